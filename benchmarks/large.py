@@ -44,7 +44,7 @@ from triton_regressors.clients.server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.defaults import DEFAULT_TOLERANCE
 from triton_regressors.exporter.files.loading import load_estimator
-from triton_regressors.exporter.lower import memory
+from triton_regressors.exporter.lowering import memory
 from triton_regressors.kernels.format.parity import measure, units
 from triton_regressors.model_config import from_pbtxt
 

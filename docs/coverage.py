@@ -413,7 +413,7 @@ def subject(estimator: Any) -> tuple[Any, bool]:
 
 def family(estimator: Any, transforms: bool) -> str:
     """Return the file of estimators/ that an estimator's `transform` or `predict` is lowered in."""
-    from triton_regressors.exporter.lower import registry
+    from triton_regressors.exporter.lowering import registry
 
     find = registry.find_transform if transforms else registry.find_lowering
     return str(find(estimator, type(estimator).__name__).__module__.rpartition(".")[2])
@@ -445,7 +445,7 @@ def missing(kind: str) -> dict[str, str]:
 
 def _reason_of(name: str, otherwise: str) -> str:
     """Return why a transformer cannot stand before a regressor that is given a matrix of numbers."""
-    from triton_regressors.exporter.lower import registry
+    from triton_regressors.exporter.lowering import registry
 
     cls = dict(all_estimators(type_filter="transformer"))[name]
     refused = registry.refusals().get(registry.qualified_name(cls))

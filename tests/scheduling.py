@@ -48,8 +48,8 @@ LONGEST = (
     *("tests/gallery/test_commands.py", "tests/gallery/test_levels_compile.py", "tests/gallery/test_gpu_compile.py"),
     *(
         "tests/clients/test_dialogue.py",
-        "tests/exporter/lower/test_soundness.py",
-        "tests/exporter/lower/test_registrations.py",
+        "tests/exporter/lowering/test_soundness.py",
+        "tests/exporter/lowering/test_registrations.py",
     ),
 )
 """Those that take longest, the longest first: one that began last would run alone while other processes have ended.

@@ -7,7 +7,7 @@ scoring                 an entry's answers without a server, by the rules of cli
 exporter   clients      estimator → entry; entry → answers
 errors, defaults, ...   what both sides share, and kernels, which knows nothing of the rest
 
-In kernels/ a folder is a room, and a family of operations is one too. The doors are rooms of their own.
+Inside a part of the package a folder is a room. A module that stands beside folders, and a door, is a room of its own.
 """
 
 import ast
@@ -35,29 +35,45 @@ MAY_IMPORT = {
 }
 A_FAMILY = {"plan", "numerics", "cpu", "format"}
 ROOMS = {
-    "format": set(),
-    "ops.kinds": set(),
-    "cpu": set(),
-    "numerics": {"format"},
-    "entry": {"format"},
-    "plan": {"entry", "format", "numerics", "ops.kinds"},
-    "ops.columns": A_FAMILY,
-    "ops.linear": A_FAMILY,
-    "ops.trees": A_FAMILY,
-    "ops.neighbors": A_FAMILY,
-    "ops.points": {*A_FAMILY, "ops.linear"},
-    "ops.networks": {*A_FAMILY, "ops.linear"},
-    "engine": {"plan", "cpu", "format"},
-    "serving": {"engine", "format"},
-    "backend": {"serving", "engine", "plan", "entry", "format"},
+    "kernels": {
+        "format": set(),
+        "ops.kinds": set(),
+        "cpu": set(),
+        "numerics": {"format"},
+        "entry": {"format"},
+        "plan": {"entry", "format", "numerics", "ops.kinds"},
+        "ops.columns": A_FAMILY,
+        "ops.linear": A_FAMILY,
+        "ops.trees": A_FAMILY,
+        "ops.neighbors": A_FAMILY,
+        "ops.points": {*A_FAMILY, "ops.linear"},
+        "ops.networks": {*A_FAMILY, "ops.linear"},
+        "engine": {"plan", "cpu", "format"},
+        "serving": {"engine", "format"},
+        "backend": {"serving", "engine", "plan", "entry", "format"},
+    },
+    "exporter": {
+        "errors": set(),
+        "boosters.fitted": set(),
+        "lowering": {"boosters.fitted", "errors"},
+        "passes": {"lowering"},
+        "boosters": {"lowering", "errors"},
+        "estimators": {"boosters", "passes", "lowering"},
+        "evidence": {"boosters.fitted", "lowering", "errors"},
+        "files": {"boosters", "lowering", "errors"},
+        "publish": {"errors"},
+        "compilation": {"evidence", "lowering"},
+        "compile": {"compilation", "evidence", "passes", "lowering", "errors"},
+        "export": {"compile", "compilation", "evidence", "publish", "errors"},
+    },
 }
-"""Each room of kernels/ and the rooms that it may import besides itself.
+"""The rooms of a part of the package, and the rooms that each may import besides itself.
 
-An operation is imported by its name in a plan, which `ops/kinds.py` looks up. No room names a family except the two
-with linear maps inside.
+An operation is imported by its name in a plan, which `kernels/ops/kinds.py` looks up. No room of kernels/ names a
+family except the two with linear maps inside. The lowerings in `exporter/estimators/` register themselves.
 """
 
-TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.registry", f"{PACKAGE}.exporter.builder")}
+TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.lowering.registry", f"{PACKAGE}.exporter.lowering.builder")}
 """Imported for annotations alone: a lowering, which the builder asks the registry for, takes a builder."""
 
 
@@ -129,37 +145,40 @@ def test_no_arrow_leads_upward_or_to_the_side(part):
 
 
 def room(name: str) -> str:
-    """Return the room of kernels/ that a module stands in: its folder, or itself where it stands in none."""
-    parts = name.split(".")[2:]
-    return ".".join(parts[:-1]) if ".".join(parts[:-1]) in ROOMS else ".".join(parts)
+    """Return the room that a module stands in: itself if it is one, or else its folder."""
+    _, part, *path = name.split(".")
+    return ".".join(path if ".".join(path) in ROOMS[part] else path[:-1])
 
 
-INSIDE = [name for name in MODULES if layer(name) == "kernels"]
+PARTS = {part: [name for name in MODULES if layer(name) == part and name.count(".") > 1] for part in ROOMS}
 
 
-def test_every_module_of_the_kernels_stands_in_a_room():
-    assert {room(name) for name in INSIDE} == set(ROOMS)
+@pytest.mark.parametrize("part", ROOMS)
+def test_every_module_stands_in_a_room(part):
+    assert {room(name) for name in PARTS[part]} == set(ROOMS[part])
 
 
-@pytest.mark.parametrize("place", ROOMS)
-def test_no_wall_is_broken(place):
+@pytest.mark.parametrize(("part", "place"), [(part, place) for part, rooms in ROOMS.items() for place in rooms])
+def test_no_wall_is_broken(part, place):
     """Imports inside functions and for annotations count too."""
     through = {
         f"{name} → {other}"
-        for name in INSIDE
+        for name in PARTS[part]
         for other, _ in ARROWS[name]
-        if room(name) == place and room(other) not in ROOMS[place] | {place}
+        if room(name) == place and layer(other) == part and room(other) not in ROOMS[part][place] | {place}
     }
     assert through == set()
 
 
-def test_every_door_in_a_wall_is_used():
-    used = {(room(name), room(other)) for name in INSIDE for other, _ in ARROWS[name]}
-    assert {(place, other) for place, others in ROOMS.items() for other in others} <= used
+@pytest.mark.parametrize("part", ROOMS)
+def test_every_door_in_a_wall_is_used(part):
+    used = {(room(name), room(other)) for name in PARTS[part] for other, _ in ARROWS[name] if layer(other) == part}
+    assert {(place, other) for place, others in ROOMS[part].items() for other in others} <= used
 
 
-def test_the_rooms_stand_on_floors():
-    tuple(TopologicalSorter(ROOMS).static_order())  # which a circle stops
+@pytest.mark.parametrize("part", ROOMS)
+def test_the_rooms_stand_on_floors(part):
+    tuple(TopologicalSorter(ROOMS[part]).static_order())  # a circle raises here
 
 
 def test_there_is_no_circle():
@@ -196,8 +215,8 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
     }
     of_entries = {arrow for arrow in found if arrow[0] in ("kernels.entry", "kernels.backend")}  # checked before use
     assert found - of_entries == {
-        ("exporter.compiler", "exporter.config"),  # compiling alone does without tritonclient's protobuf
-        ("exporter.compiler", "exporter.repository"),
+        ("exporter.export", "exporter.publish.config"),  # importing it does without tritonclient's protobuf
+        ("exporter.export", "exporter.publish.repository"),
         ("clients.compare.run", "clients.rows"),  # which brings pandas
         ("kernels.ops.networks.int8_fused", "kernels.ops.networks.int8_hopper"),  # brings Gluon, of use to few GPUs
         ("scoring.loaded", "scoring.model"),  # which brings torch

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from triton_regressors.exporter.boosters.saved_model import saved
-from triton_regressors.exporter.lower.memory import hand_back
-from triton_regressors.exporter.lower.tree_nodes import Trees
+from triton_regressors.exporter.lowering.memory import hand_back
+from triton_regressors.exporter.lowering.tree_nodes import Trees
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 
 FIRST_ROUNDS = 16

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from triton_regressors.exporter.lower.memory import hand_back
+from triton_regressors.exporter.lowering.memory import hand_back
 
 
 def saved(save: Callable[[str], object], name: str) -> mmap.mmap:

@@ -9,9 +9,9 @@ from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor, HistG
 
 from triton_regressors.exporter.estimators.linear import lower_dummy
 from triton_regressors.exporter.estimators.trees import are_trees, fitted_trees, lower_side_by_side
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import find_lowering, lowers
-from triton_regressors.exporter.lower.tree_nodes import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import find_lowering, lowers
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, note_thresholds
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT

@@ -16,11 +16,11 @@ from triton_regressors.exporter.boosters.catboost_model import CatBoostModel, re
 from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT, Nodes, Symmetric
 from triton_regressors.exporter.boosters.saved_model import saved
 from triton_regressors.exporter.estimators.catboost_categories import add_categories, known_categories
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.memory import hand_back
-from triton_regressors.exporter.lower.registry import answers, lowers, refuses
-from triton_regressors.exporter.lower.soundness import one_line
-from triton_regressors.exporter.lower.tree_nodes import Trees, arrange, narrow, note_borders, note_thresholds
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.memory import hand_back
+from triton_regressors.exporter.lowering.registry import answers, lowers, refuses
+from triton_regressors.exporter.lowering.soundness import one_line
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, narrow, note_borders, note_thresholds
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble

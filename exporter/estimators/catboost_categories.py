@@ -29,8 +29,8 @@ from triton_regressors.exporter.boosters.catboost_model import (
 from triton_regressors.exporter.boosters.catboost_trees import CTR, FLOAT, ONE_HOT
 from triton_regressors.exporter.estimators.encoding import EXACT, Codes, lookup
 from triton_regressors.exporter.estimators.strings import number_integers, number_strings
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.string_columns import is_missing
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.text_columns import is_missing
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees

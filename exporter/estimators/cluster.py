@@ -7,8 +7,8 @@ from typing import Any
 from sklearn.cluster import Birch, BisectingKMeans, KMeans, MiniBatchKMeans
 
 from triton_regressors.exporter.estimators.kernel_approximation import dense, function_of_points, note_points
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers_transform, refuses
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers_transform, refuses
 
 CLUSTERINGS = (Birch, BisectingKMeans, KMeans, MiniBatchKMeans)
 

@@ -19,9 +19,9 @@ from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from triton_regressors.exporter.estimators.transforms import as_numpy_compares
-from triton_regressors.exporter.evidence.oracle import ask
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import answers, lowers, lowers_inverse, lowers_transform
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.estimator import ask
+from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform
 
 # Pipelines
 

@@ -30,9 +30,9 @@ from sklearn.linear_model import ridge_regression
 from sklearn.preprocessing import KernelCenterer
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.products import product
-from triton_regressors.exporter.lower.registry import lowers, lowers_inverse, lowers_transform, refuses
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.products import product
+from triton_regressors.exporter.lowering.registry import lowers, lowers_inverse, lowers_transform, refuses
 from triton_regressors.kernels.ops.columns.pool import Pool
 
 # Principal components

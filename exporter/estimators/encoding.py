@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 from triton_regressors.exporter.estimators.strings import number_integers, number_strings, refuse_unknown
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 
 EXACT = 2.0**53

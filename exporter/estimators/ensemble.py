@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
 
 from triton_regressors.exporter.estimators.trees import are_trees, fitted_trees
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers, lowers_transform
-from triton_regressors.exporter.lower.tree_nodes import arrange, note_thresholds
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers, lowers_transform
+from triton_regressors.exporter.lowering.tree_nodes import arrange, note_thresholds
 
 
 @lowers(VotingRegressor)

@@ -41,9 +41,9 @@ from triton_regressors.exporter.estimators.kernel_approximation import (
     kernel_sum,
     note_points,
 )
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.products import product
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.products import product
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm

@@ -14,8 +14,8 @@ from sklearn.impute._iterative import IterativeImputer  # without the switch tha
 
 from triton_regressors.exporter.estimators.strings import number_strings
 from triton_regressors.exporter.estimators.transforms import as_numpy_compares
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.impute_sequence import ImputeSequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.pieces import add_pieces, constant_pieces, interpolation, note_range
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.pieces import add_pieces, constant_pieces, interpolation, note_range
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.columns.float32 import Float32
 
 

@@ -20,9 +20,9 @@ from sklearn.kernel_approximation import (
 )
 from sklearn.kernel_ridge import KernelRidge
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.products import product
-from triton_regressors.exporter.lower.registry import lowers, lowers_inverse
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.products import product
+from triton_regressors.exporter.lowering.registry import lowers, lowers_inverse
 from triton_regressors.kernels.ops.columns.combine import MAX_INPUTS, Combine
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 

@@ -14,9 +14,9 @@ from triton_regressors.exporter.boosters.lightgbm_model import NEAR_ZERO, LightG
 from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
 from triton_regressors.exporter.boosters.rounds import saved_in_parts
 from triton_regressors.exporter.estimators.pandas_categories import number_pandas_categories
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers, refuses
-from triton_regressors.exporter.lower.tree_nodes import Trees, arrange, narrow, note_thresholds
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers, refuses
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, narrow, note_thresholds
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves

@@ -40,8 +40,8 @@ from sklearn.linear_model import (
 )
 from sklearn.svm import LinearSVR
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers
 
 # scikit-learn 1.10 is to drop it.
 PASSIVE_AGGRESSIVE = [getattr(linear_model, name) for name in dir(linear_model) if name == "PassiveAggressiveRegressor"]

@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.manifold import Isomap, LocallyLinearEmbedding
 
 from triton_regressors.exporter.estimators.neighbors import check_count, find_search, finite
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.products import product
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.products import product
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
 from triton_regressors.kernels.ops.neighbors.min_plus import MinPlus
 from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph

@@ -22,9 +22,9 @@ from sklearn.neighbors import (
 )
 
 from triton_regressors.exporter.estimators.search_tree import search_tree
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.products import product
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.products import product
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.row_norm import RowNorm
 from triton_regressors.kernels.ops.neighbors.distances import METRICS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sklearn.neural_network import BernoulliRBM, MLPRegressor
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers
 
 ACTIVATIONS = {"identity": "identity", "exp": "exp", "logistic": "expit", "relu": "relu", "tanh": "tanh"}
 """scikit-learn's names of activations, and what the kernels call them."""

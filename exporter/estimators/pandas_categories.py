@@ -9,7 +9,7 @@ import numpy as np
 
 from triton_regressors.exporter.estimators.encoding import Codes, lookup
 from triton_regressors.exporter.estimators.strings import number_strings
-from triton_regressors.exporter.lower.builder import Builder, Value
+from triton_regressors.exporter.lowering.builder import Builder, Value
 
 
 def number_pandas_categories(

@@ -31,8 +31,8 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers, lowers_inverse, lowers_transform
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers, lowers_inverse, lowers_transform
 
 FUNCTIONS: dict[Callable[..., Any], str] = {
     np.abs: "absolute",

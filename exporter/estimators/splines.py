@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import SplineTransformer
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.pieces import Pieces, add_pieces, note_range
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.pieces import Pieces, add_pieces, note_range
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.columns.wrap import Wrap
 
 

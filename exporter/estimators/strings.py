@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.lower.builder import Builder, Value
+from triton_regressors.exporter.lowering.builder import Builder, Value
 
 
 def number_strings(builder: Builder, estimator: Any, x: Value, column: int, values: Sequence[Any]) -> np.ndarray:

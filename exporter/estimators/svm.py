@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.svm import SVR, NuSVR
 
 from triton_regressors.exporter.estimators.kernel_approximation import dense, kernel_function, kernel_sum
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers
 
 KERNELS = ("linear", "poly", "rbf", "sigmoid")
 

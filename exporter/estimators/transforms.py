@@ -12,8 +12,8 @@ from scipy import stats
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import Binarizer, KBinsDiscretizer, Normalizer, PowerTransformer, QuantileTransformer
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.pieces import (
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.pieces import (
     Pieces,
     add_pieces,
     constant_pieces,
@@ -21,7 +21,7 @@ from triton_regressors.exporter.lower.pieces import (
     interpolation,
     note_range,
 )
-from triton_regressors.exporter.lower.registry import lowers, lowers_inverse
+from triton_regressors.exporter.lowering.registry import lowers, lowers_inverse
 from triton_regressors.kernels.ops.columns.power import Power
 from triton_regressors.kernels.ops.columns.row_norm import RowNorm
 

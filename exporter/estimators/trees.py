@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor, RandomTreesEmbedding
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import find_lowering, lowers
-from triton_regressors.exporter.lower.soundness import NO_CHILD
-from triton_regressors.exporter.lower.tree_nodes import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import find_lowering, lowers
+from triton_regressors.exporter.lowering.soundness import NO_CHILD
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, note_thresholds
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
 
 

@@ -18,9 +18,9 @@ from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read
 from triton_regressors.exporter.estimators.encoding import Codes, lookup
 from triton_regressors.exporter.estimators.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.estimators.strings import refuse_unknown
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.registry import lowers, refuses
-from triton_regressors.exporter.lower.tree_nodes import arrange, narrow, note_thresholds
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import lowers, refuses
+from triton_regressors.exporter.lowering.tree_nodes import arrange, narrow, note_thresholds
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine

@@ -36,10 +36,11 @@ import numpy as np
 
 from triton_regressors.defaults import DEFAULT_LEVEL
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.evidence.intervals import ENDS, Interval, quantiles_of
+from triton_regressors.exporter.evidence.intervals import Interval, quantiles_of
 from triton_regressors.exporter.evidence.oracle import Answers, Oracle
 from triton_regressors.exporter.evidence.quantiles import columns_of_level
-from triton_regressors.exporter.lower.soundness import one_line
+from triton_regressors.exporter.lowering.lower import ENDS
+from triton_regressors.exporter.lowering.soundness import one_line
 from triton_regressors.kernels.entry import ABSOLUTE, QUANTILES, SCALED, IntervalReport
 from triton_regressors.kernels.format.inputs import Inputs
 

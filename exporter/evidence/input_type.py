@@ -20,8 +20,8 @@ from triton_regressors.exporter.evidence.jumps import rows_at_jumps
 from triton_regressors.exporter.evidence.oracle import Answers, Oracle
 from triton_regressors.exporter.evidence.sample import GivenRows, differ
 from triton_regressors.exporter.evidence.ties import errors
-from triton_regressors.exporter.lower.input_columns import Profile
-from triton_regressors.exporter.lower.lower import Lowered
+from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, IntegerInput
 from triton_regressors.kernels.format.parity import ulps
 

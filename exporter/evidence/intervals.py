@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from triton_regressors.exporter.lowering.lower import ENDS
 from triton_regressors.kernels.entry import ABSOLUTE, QUANTILES, SCALED, IntervalReport
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.interval_end import IntervalEnd
 from triton_regressors.kernels.plan.plan import Plan, Step
-
-ENDS = ("lower", "upper")
-"""The outputs that an interval adds."""
 
 FORMS = {ABSOLUTE: "absolute", SCALED: "scaled", QUANTILES: "quantiles"}
 """The form of the operation `interval_end` for each method."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from triton_regressors.exporter.boosters import fitted
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.evidence.intervals import ENDS
-from triton_regressors.exporter.evidence.oracle import feature_names
-from triton_regressors.exporter.lower.registry import qualified_name
-
-MULTI_QUANTILE = "MultiQuantile:alpha="
-"""The prefix of the name of CatBoost's loss of several quantiles."""
+from triton_regressors.exporter.lowering.estimator import feature_names
+from triton_regressors.exporter.lowering.lower import ENDS
+from triton_regressors.exporter.lowering.registry import qualified_name
 
 
 def check_quantiles(estimator: Any, quantiles: Any | None, calibrate: Any | None) -> tuple[Any, ...]:
@@ -68,23 +65,9 @@ def columns_of_level(estimator: Any, width: int, level: float) -> tuple[tuple[in
 
 
 def quantile_levels(estimator: Any) -> tuple[float, ...]:
-    """Return the quantiles that the columns of a fitted model's answer are, or nothing where it is not known to be so.
-
-    They are XGBoost's `quantile_alpha` and those of CatBoost's MultiQuantile, also at the end of a Pipeline or in a
-    search.
-    """
+    """Return the quantiles of a booster's answer, also at the end of a Pipeline or in a search; nothing for others."""
     if hasattr(estimator, "steps"):
         return quantile_levels(estimator.steps[-1][1])
     if hasattr(estimator, "best_estimator_"):
         return quantile_levels(estimator.best_estimator_)
-    classes = {qualified_name(cls) for cls in type(estimator).__mro__}
-    if "xgboost.sklearn.XGBModel" in classes:
-        objective = json.loads(estimator.get_booster().save_config())["learner"]["objective"]
-        found = json.loads(objective.get("quantile_loss_param", {}).get("quantile_alpha", "[]"))
-    elif "catboost.core.CatBoost" in classes:
-        loss = estimator.get_params().get("loss_function")
-        several = isinstance(loss, str) and loss.startswith(MULTI_QUANTILE)
-        found = loss[len(MULTI_QUANTILE) :].partition(";")[0].split(",") if several else []
-    else:
-        found = []
-    return tuple(float(quantile) for quantile in found)
+    return fitted.quantile_levels(estimator, {qualified_name(cls) for cls in type(estimator).__mro__})

@@ -6,7 +6,7 @@ from typing import Any
 
 from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.sample import Sample
-from triton_regressors.exporter.lower.lower import Lowered
+from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.row_profile import RowProfile

@@ -10,8 +10,8 @@ import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.oracle import Answers, Oracle
-from triton_regressors.exporter.lower.input_columns import Profile
-from triton_regressors.exporter.lower.lower import Lowered
+from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.parity import units
 

@@ -11,7 +11,7 @@ import numpy as np
 from triton_regressors.exporter.evidence.input_type import InputChoice
 from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.sample import Sample
-from triton_regressors.exporter.lower.row_types import DOUBLE
+from triton_regressors.exporter.lowering.row_types import DOUBLE
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Float32Rows, OutputParity, ParityReport
 from triton_regressors.kernels.format.parity import Parity, measure, ulps, units

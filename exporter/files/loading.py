@@ -26,7 +26,7 @@ from triton_regressors.errors import MissingExtra
 from triton_regressors.exporter.boosters.skops_states import checked_models
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.files.booster_files import read_model_file
-from triton_regressors.exporter.lower.soundness import make_sound, one_line
+from triton_regressors.exporter.lowering.soundness import make_sound, one_line
 from triton_regressors.extras import EXTRAS, require
 
 KERNELS = (

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from triton_regressors.clients.verify import Verification, verify
     from triton_regressors.errors import RegistryError
     from triton_regressors.exporter.compilation import Export
-    from triton_regressors.exporter.compile import export
     from triton_regressors.exporter.errors import ExportError
+    from triton_regressors.exporter.export import export
     from triton_regressors.exporter.files.loading import load_estimator
-    from triton_regressors.exporter.lower.registry import answers, lowers, lowers_inverse, lowers_transform
+    from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform
     from triton_regressors.registry import log_entry
     from triton_regressors.scoring.errors import ScoringError
     from triton_regressors.scoring.loaded import Model, load
@@ -108,10 +108,10 @@ _PLACES = {
     "clients.verify": ("Verification", "verify"),
     "errors": ("RegistryError",),
     "exporter.compilation": ("Export",),
-    "exporter.compiler": ("export",),
+    "exporter.export": ("export",),
     "exporter.errors": ("ExportError",),
-    "exporter.loading": ("load_estimator",),
-    "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
+    "exporter.files.loading": ("load_estimator",),
+    "exporter.lowering.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
     "registry": ("log_entry",),
     "scoring.errors": ("ScoringError",),
     "scoring.loaded": ("Model", "load"),
@@ -119,7 +119,7 @@ _PLACES = {
 }
 """The source of each name that is imported when it is first used; the imports above tell type checkers the same."""
 _NEEDS = {"clients.compare.report": "compare", "scoring.run": "score"} | dict.fromkeys(
-    ("exporter.compilation", "exporter.compiler", "exporter.loading", "exporter.registry"), "export"
+    ("exporter.compilation", "exporter.export", "exporter.files.loading", "exporter.lowering.registry"), "export"
 )
 
 

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from benchmarks import large, large_models, run, tables
 from benchmarks.checking import WrongAnswerError
-from triton_regressors.exporter.lower import lower
+from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.kernels.ops.trees.nodes import depths
 
 FOREST, SVR = large_models.MODELS[:2]

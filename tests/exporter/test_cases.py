@@ -9,7 +9,7 @@ from tests.exporter.cases import CASES, Case
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.registry import lowerings, qualified_name
+from triton_regressors.exporter.lowering.registry import lowerings, qualified_name
 from triton_regressors.exporter.passes.cost import cost
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.exporter.passes.precision import EXACT

@@ -17,7 +17,7 @@ from sklearn.svm import SVR
 
 from triton_regressors import ExportError, export
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower import lower, string_columns
+from triton_regressors.exporter.lowering.lower import lower, string_columns
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.plan.plan import Plan
 

@@ -20,7 +20,7 @@ from tests.exporter.cases import CASES
 from tests.exporter.conftest import Snapshot
 from tests.exporter.data import as_frame, diabetes, linnerud
 from triton_regressors import ExportError, export, lowers
-from triton_regressors.exporter.lower.registry import _LOWERINGS
+from triton_regressors.exporter.lowering.registry import _LOWERINGS
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.modules import modules_of
 from triton_regressors.kernels import entry as entry_module

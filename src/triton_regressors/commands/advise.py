@@ -28,8 +28,9 @@ def advice_on_entry(
 
 def advice_on_model(compiled: Any, path: Path, gpu_usd: float | None, cpu_usd: float | None) -> Advice:
     """Return advice on a compiled estimator, timed on its sample; `path` is its file."""
-    from triton_regressors.exporter.evidence.oracle import Oracle, ask
-    from triton_regressors.exporter.lower import lower
+    from triton_regressors.exporter.evidence.oracle import Oracle
+    from triton_regressors.exporter.lowering.estimator import ask
+    from triton_regressors.exporter.lowering.lower import lower
     from triton_regressors.stopwatch import repeated, time_calls
 
     X = compiled.sample.X

@@ -216,8 +216,8 @@ def export(
     """
     require("export", "Exporting a model")
     with loading():
-        from triton_regressors.exporter.compile import export as export_estimator
         from triton_regressors.exporter.errors import ExportError
+        from triton_regressors.exporter.export import export as export_estimator
         from triton_regressors.registry import is_model_uri
     if target and calibrate is None:
         raise ExportError("--target goes with --calibrate.")

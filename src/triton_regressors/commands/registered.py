@@ -34,7 +34,7 @@ class ModelRead:
     def columns(self) -> list[str] | None:
         """The names of its columns: its signature's, or else those that it was fitted on; None if it has none."""
         with loading():
-            from triton_regressors.exporter.evidence.oracle import feature_names
+            from triton_regressors.exporter.lowering.estimator import feature_names
         signed = None if self.fetched is None else self.fetched.model.names
         return feature_names(self.estimator) if signed is None else signed
 
@@ -98,8 +98,8 @@ def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading:
     """
     with loading():
         from triton_regressors.exporter.errors import ExportError
-        from triton_regressors.exporter.evidence.oracle import feature_names
-        from triton_regressors.exporter.lower.column_names import unlike
+        from triton_regressors.exporter.lowering.column_names import unlike
+        from triton_regressors.exporter.lowering.estimator import feature_names
         from triton_regressors.registry import fetch, is_model_uri
     if not is_model_uri(str(path)):
         return ModelRead(path, read_model(path, None, **reading)[0])
@@ -131,7 +131,7 @@ def read_quantiles(
         return None
     with loading():
         from triton_regressors.exporter.errors import ExportError
-        from triton_regressors.exporter.lower.column_names import unlike
+        from triton_regressors.exporter.lowering.column_names import unlike
     found = []
     for option, path in (("--lower", lower), ("--upper", upper)):
         try:

@@ -9,8 +9,8 @@ from triton_regressors import ExportError
 from triton_regressors.exporter.boosters import rounds as parts
 from triton_regressors.exporter.boosters.rounds import joined, saved_in_parts
 from triton_regressors.exporter.estimators import xgboost
-from triton_regressors.exporter.lower import lower
-from triton_regressors.exporter.lower.tree_nodes import Trees
+from triton_regressors.exporter.lowering.lower import lower
+from triton_regressors.exporter.lowering.tree_nodes import Trees
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 
 NAMES = [name for name, case in CASES.items() if library_of(case.estimator) in ("xgboost", "lightgbm")]

@@ -29,8 +29,8 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.estimators import catboost as lowering
 from triton_regressors.exporter.estimators import catboost_categories
 from triton_regressors.exporter.files.loading import load_estimator
-from triton_regressors.exporter.lower import lower, string_columns
-from triton_regressors.exporter.lower.tree_nodes import Trees, arrange
+from triton_regressors.exporter.lowering.lower import lower, string_columns
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs

@@ -21,8 +21,8 @@ from sklearn.preprocessing import (
 from tests.exporter.cases_continuous import positive, rising, stepped
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.builder import Builder
-from triton_regressors.exporter.lower.pieces import first_where
+from triton_regressors.exporter.lowering.builder import Builder
+from triton_regressors.exporter.lowering.pieces import first_where
 from triton_regressors.kernels.engine.runner import Runner
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")  # of constant columns, of NaN

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from tests.exporter.cases_encoding import categories
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.builder import Builder
+from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.parity import measure, units

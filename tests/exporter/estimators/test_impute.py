@@ -20,7 +20,7 @@ from tests.exporter.cases_encoding import holes
 from tests.exporter.estimators.test_encoding import ours
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.builder import Builder
+from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.parity import measure, units
 from triton_regressors.kernels.ops.columns.impute import Impute

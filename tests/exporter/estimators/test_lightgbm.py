@@ -18,7 +18,7 @@ from tests.kernels.operations import run_plan
 from triton_regressors import ExportError, load_estimator
 from triton_regressors.exporter.boosters.lightgbm_model import read_model
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower import lower
+from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.exporter.passes import specialise
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from tests.exporter.data import far_from_zero, small, unit_scale
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter.lower.builder import Builder
+from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.exporter.passes.optimise import fuse
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")

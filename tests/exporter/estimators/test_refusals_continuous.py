@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, Quantil
 from tests.exporter.cases_continuous import rising, stepped
 from triton_regressors import ExportError
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.builder import Builder
+from triton_regressors.exporter.lowering.builder import Builder
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 X, y = stepped()

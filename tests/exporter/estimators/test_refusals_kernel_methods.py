@@ -24,7 +24,7 @@ from tests.kernels.operations import run_plan
 from triton_regressors import ExportError
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.estimators.gaussian_process import matern_table
-from triton_regressors.exporter.lower.builder import Builder
+from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine

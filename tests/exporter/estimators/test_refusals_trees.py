@@ -20,7 +20,7 @@ from tests.exporter.data import small
 from triton_regressors import ExportError, lowers
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.estimators.trees import lower_tree
-from triton_regressors.exporter.lower.registry import _LOWERINGS
+from triton_regressors.exporter.lowering.registry import _LOWERINGS
 
 X, y = small()
 

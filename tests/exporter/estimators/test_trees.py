@@ -22,9 +22,9 @@ from tests.exporter.cases_trees import with_categories
 from tests.exporter.data import several_targets, small
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.estimators.trees import fitted_trees
-from triton_regressors.exporter.lower import tree_nodes
-from triton_regressors.exporter.lower.builder import Builder
-from triton_regressors.exporter.lower.tree_nodes import Trees, arrange, round_down
+from triton_regressors.exporter.lowering import tree_nodes
+from triton_regressors.exporter.lowering.builder import Builder
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, round_down
 from triton_regressors.exporter.passes.optimise import optimise
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL

@@ -36,7 +36,7 @@ from tests.exporter.cases_xgboost import CODES, SIZE, coded, mostly_zero, shops,
 from tests.exporter.data import small
 from triton_regressors import ExportError, load_estimator
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.sparsity import makes_sparse
+from triton_regressors.exporter.lowering.sparsity import makes_sparse
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble

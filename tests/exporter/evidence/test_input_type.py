@@ -35,7 +35,7 @@ from triton_regressors.__main__ import main
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.evidence.edges import Edges, find_edges, rows_at_edges
-from triton_regressors.exporter.lower.builder import Builder
+from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.format.parity import measure

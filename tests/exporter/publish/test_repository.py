@@ -94,7 +94,7 @@ import signal, sys
 import numpy as np
 from sklearn.linear_model import Ridge
 from triton_regressors import export
-from triton_regressors.exporter import repository
+from triton_regressors.exporter.publish import repository
 
 write = repository.write_version
 

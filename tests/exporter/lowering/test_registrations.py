@@ -14,11 +14,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from triton_regressors import ExportError, lowers
-from triton_regressors.exporter import compile
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.estimators.compose import lower_pipeline
 from triton_regressors.exporter.estimators.trees import lower_tree
-from triton_regressors.exporter.lower import registry
-from triton_regressors.exporter.lower.registry import _ANSWERS, _LOWERINGS, answers, find_lowering
+from triton_regressors.exporter.lowering import registry
+from triton_regressors.exporter.lowering.registry import _ANSWERS, _LOWERINGS, answers, find_lowering
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X @ [1.0, -2.0, 3.0]
@@ -36,7 +36,7 @@ class CappedTwice(Capped):
 
 
 def compiled(estimator: Any) -> Any:
-    return compile.compile_estimator(estimator).plan
+    return compile_estimator(estimator).plan
 
 
 LATE = """
@@ -53,7 +53,7 @@ for number in range(2):  # as where a notebook's cell runs twice
         (tr.lowers, Ridge), (tr.lowers_transform, KMeans), (tr.lowers_inverse, StandardScaler), (tr.answers, Pipeline)
     ):
         mine[register.__name__] = register(cls)(lambda *arguments, name=register.__name__: name)
-from triton_regressors.exporter import registry
+from triton_regressors.exporter.lowering import registry
 assert "triton_regressors.exporter.estimators.linear" not in __import__("sys").modules
 found = (
     registry.find_lowering(Ridge(), ""), registry.find_transform(KMeans(), ""),
@@ -189,7 +189,7 @@ def test_what_a_model_answers_can_be_registered_beside_its_lowering(monkeypatch:
     alone = Distant().fit(X, y)
     search = GridSearchCV(make_pipeline(StandardScaler(), FrozenEstimator(alone)), {}, cv=2)
     for model in (alone, make_pipeline(StandardScaler(), Distant()), search):
-        report = compile.compile_estimator(model.fit(X, y), sample=X).report
+        report = compile_estimator(model.fit(X, y), sample=X).report
         assert report.outputs["y"].within(1e-6)  # its own lie 0.02 away
 
 
@@ -209,6 +209,6 @@ def test_a_subclass_is_measured_against_its_own_predict(monkeypatch: pytest.Monk
         return lower_pipeline(estimator, x, builder)
 
     model = Halving([("ridge", Ridge())]).fit(X, y)
-    compilation = compile.compile_estimator(model, sample=X)
+    compilation = compile_estimator(model, sample=X)
     assert np.allclose(compilation.sample.expected["y"].ravel(), model.predict(X))
     assert not compilation.report.outputs["y"].within(0.1)

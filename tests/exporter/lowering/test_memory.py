@@ -5,7 +5,7 @@ import gc
 import numpy as np
 
 from benchmarks.large import resident
-from triton_regressors.exporter.lower.memory import hand_back
+from triton_regressors.exporter.lowering.memory import hand_back
 
 
 def test_what_lies_between_arrays_that_stay_is_handed_back() -> None:

@@ -24,7 +24,7 @@ from sklearn.svm import SVC
 
 from triton_regressors import ExportError, answers, lowers, lowers_inverse
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.registry import _ANSWERS, _INVERSES, _LOWERINGS
+from triton_regressors.exporter.lowering.registry import _ANSWERS, _INVERSES, _LOWERINGS
 
 X = np.random.default_rng(0).uniform(1.0, 2.0, (40, 3))
 y = X @ [1.0, 2.0, 3.0]

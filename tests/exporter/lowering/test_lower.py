@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from triton_regressors import ExportError, lowers
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lower.registry import _LOWERINGS
+from triton_regressors.exporter.lowering.registry import _LOWERINGS
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X @ [1.0, -2.0, 3.0]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from triton_regressors.exporter.lower.builder import Builder, Value
-from triton_regressors.exporter.lower.soundness import NO_CHILD, check_nodes
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.soundness import NO_CHILD, check_nodes
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 

@@ -10,18 +10,22 @@ from typing import Any
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
+from triton_regressors.exporter.boosters import fitted
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.evidence.intervals import ENDS
-from triton_regressors.exporter.evidence.oracle import INNER_ESTIMATORS, Oracle, feature_names
-from triton_regressors.exporter.lower.builder import Builder
-from triton_regressors.exporter.lower.decision_tables import tabulate
-from triton_regressors.exporter.lower.input_columns import Profile
-from triton_regressors.exporter.lower.memory import hand_back
-from triton_regressors.exporter.lower.row_types import DOUBLE, ROWS, RowTypes
-from triton_regressors.exporter.lower.soundness import in_one_sentence
+from triton_regressors.exporter.lowering.builder import Builder
+from triton_regressors.exporter.lowering.decision_tables import tabulate
+from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, feature_names
+from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.memory import hand_back
+from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes
+from triton_regressors.exporter.lowering.soundness import in_one_sentence
+from triton_regressors.exporter.lowering.tables import Tables
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
+
+ENDS = ("lower", "upper")
+"""The outputs of a prediction interval."""
 
 MOST_FEATURES = 2**22
 """The largest number of features of a model. One row of them fills 16 MB of a request in FP32."""
@@ -63,7 +67,7 @@ def lower(
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
-            Oracle(estimator, lowered.profile, ()).table(sample)  # which says what is wrong with it
+            Tables(estimator, lowered.profile).table(sample)  # which says what is wrong with it
         raise lowered.profile.lacking
     return lowered
 
@@ -114,7 +118,7 @@ def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: Row
     if hasattr(first, "columns") and names is not None:  # columns that nothing reads may be absent
         first = first.assign(**{name: 0.0 for name in names if name not in first.columns})
     try:
-        return Oracle(estimator, profile, (), types=types).table(first)
+        return Tables(estimator, profile, types).table(first)
     except ExportError:  # what is wrong with it is said when the estimator is asked about all of it
         return None
 
@@ -188,8 +192,7 @@ def _stated_width(estimator: Any) -> int | None:
     if isinstance(estimator, IsotonicRegression):
         return 1
     try:
-        stated = int(estimator.n_features_in_)
-        return stated or len(estimator.feature_names_)  # CatBoost's, which forgets its count when it is loaded
+        return fitted.width(estimator)
     except (AttributeError, TypeError):
         steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
     if isinstance(steps, list):

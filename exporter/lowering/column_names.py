@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.evidence.oracle import feature_names
+from triton_regressors.exporter.lowering.estimator import feature_names
 
 
 def checked_columns(columns: Sequence[str], estimator: Any) -> tuple[str, ...]:

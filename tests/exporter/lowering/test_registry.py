@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from triton_regressors import ExportError
-from triton_regressors.exporter import compile
+from triton_regressors.exporter.compile import compile_estimator
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X @ [1.0, -2.0, 3.0]
@@ -113,7 +113,7 @@ class Own(Ridge):
 
 
 def compiled(estimator: Any) -> Any:
-    return compile.compile_estimator(estimator).plan
+    return compile_estimator(estimator).plan
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.lower.string_columns import TextColumns
+from triton_regressors.exporter.lowering.text_columns import TextColumns
 
 Features = Sequence[int]
 """The features of the model's input that the columns of a value are, `[width]`, −1 for none; or nothing."""

@@ -19,13 +19,14 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from triton_regressors.exporter.boosters import fitted
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.lower import registry
-from triton_regressors.exporter.lower.input_columns import Profile
-from triton_regressors.exporter.lower.rounding import round_before_decisions
-from triton_regressors.exporter.lower.row_types import columns_of, computes_in_float32, float32_columns, transformed
-from triton_regressors.exporter.lower.soundness import one_line
-from triton_regressors.exporter.lower.sparsity import makes_sparse
+from triton_regressors.exporter.lowering import registry
+from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.rounding import round_before_decisions
+from triton_regressors.exporter.lowering.row_types import columns_of, computes_in_float32, float32_columns, transformed
+from triton_regressors.exporter.lowering.soundness import one_line
+from triton_regressors.exporter.lowering.sparsity import makes_sparse
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
@@ -342,9 +343,9 @@ class Builder:
         try:
             check_is_fitted(estimator)
         except NotFittedError:
-            reason, says_itself = "it is not fitted; call fit first", getattr(estimator, "is_fitted", None)
-            if callable(says_itself) and says_itself():  # a sum of CatBoost's models
+            if fitted.is_fitted_sum(estimator):
                 return
+            reason = "it is not fitted; call fit first"
             if not hasattr(estimator, "__sklearn_is_fitted__") and not type(estimator).__module__.startswith(
                 ("sklearn.", "catboost.")
             ):

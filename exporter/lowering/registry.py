@@ -35,10 +35,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.lower.unsupported import defined_again, no_inverse, no_lowering, overriding
+from triton_regressors.exporter.lowering.unsupported import defined_again, no_inverse, no_lowering, overriding
 
 if TYPE_CHECKING:
-    from triton_regressors.exporter.lower.builder import Builder, Value
+    from triton_regressors.exporter.lowering.builder import Builder, Value
 
 Lowering = Callable[[Any, "Value", "Builder"], "Value | dict[str, Value]"]
 Inverse = Callable[[Any, "Value", "Builder"], "Value"]

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from triton_regressors.exporter.lower.builder import Function
-from triton_regressors.exporter.lower.pieces import Pieces, piecewise
+from triton_regressors.exporter.lowering.builder import Function
+from triton_regressors.exporter.lowering.pieces import Pieces, piecewise
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise

@@ -24,7 +24,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from triton_regressors import ExportError
-from triton_regressors.exporter import compile
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.files.loading import load_estimator
 
 random = np.random.default_rng(0)
@@ -80,7 +80,7 @@ def rewrite_schema(path: Path, name: str, content: Any) -> None:
 def sentence(path: Path) -> str:
     """What `export` says of a file before it would write anything."""
     with pytest.raises(ExportError) as raised:
-        compile.compile_estimator(load_estimator(path))
+        compile_estimator(load_estimator(path))
     message = str(raised.value)
     assert "\n" not in message
     assert message.endswith(".")
@@ -136,7 +136,7 @@ def test_so_is_an_estimator_in_memory() -> None:
     with pytest.raises(
         ExportError, match=r"^Cannot export RandomForestRegressor: its fitted attributes do not fit together \(a "
     ):
-        compile.compile_estimator(model)
+        compile_estimator(model)
 
 
 @pytest.mark.parametrize("count", [0, -5])
@@ -166,7 +166,7 @@ def test_search_trees_of_neighbours_are_built_anew(tmp_path: Path, algorithm: st
     """Crafted indices made scikit-learn read beyond its arrays, and the process died."""
     model = KNeighborsRegressor(algorithm=algorithm, leaf_size=5).fit(X, y)
     skops.io.dump(model, tmp_path / "m.skops")
-    expected = compile.compile_estimator(load_estimator(tmp_path / "m.skops")).sample.expected["y"]
+    expected = compile_estimator(load_estimator(tmp_path / "m.skops")).sample.expected["y"]
     names = {"idx_start", "idx_end", "is_leaf", "radius"}
 
     def wild(array: np.ndarray) -> np.ndarray:
@@ -181,7 +181,7 @@ def test_search_trees_of_neighbours_are_built_anew(tmp_path: Path, algorithm: st
         lambda array: set(array.dtype.names or ()) == names or (array.dtype.kind == "i" and array.shape == (60,)),
     )
     assert changed == 2
-    found = compile.compile_estimator(load_estimator(tmp_path / "m.skops"))
+    found = compile_estimator(load_estimator(tmp_path / "m.skops"))
     assert np.array_equal(found.sample.expected["y"], expected)
 
 

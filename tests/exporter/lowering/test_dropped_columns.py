@@ -17,8 +17,9 @@ from sklearn.preprocessing import StandardScaler
 
 import triton_regressors as tr
 from triton_regressors.clients.tensors import input_tensors, model_tensors
-from triton_regressors.exporter.compile import compile_estimator, export
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.export import export
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.found import read_config

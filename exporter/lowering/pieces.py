@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from triton_regressors.exporter.lower.builder import Builder, Value
+from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 
 

@@ -1,0 +1,45 @@
+"""A fitted estimator as it presents itself: its `repr`, the columns it was fitted on, and its answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from triton_regressors.exporter.boosters import fitted
+from triton_regressors.exporter.lowering.registry import find_answers
+
+INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
+"""The attributes in which scikit-learn's estimators keep one inner estimator."""
+
+
+def written(estimator: Any) -> str:
+    """Return the `repr` of an estimator without the addresses of functions, which are others each time."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(estimator))
+
+
+def feature_names(estimator: Any) -> list[str] | None:
+    """Return the names of the columns that the estimator was fitted on, if they had any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        return [str(name) for name in names]
+    if hasattr(estimator, "feature_names_"):
+        return fitted.column_names(estimator)
+    # An estimator that hands its rows on to CatBoost has no names of its own.
+    steps, members = getattr(estimator, "steps", ()), getattr(estimator, "estimators_", ())
+    inner = [step for _, step in steps[:1]] + [getattr(estimator, name, None) for name in INNER_ESTIMATORS]
+    inner += members[:1] if isinstance(members, list) else []
+    return next(filter(None, (feature_names(part) for part in inner if part is not None)), None)
+
+
+def ask(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """Return an estimator's own answers to a table for each of the outputs.
+
+    They come from the function that is registered for its class with `answers`, or from `predict` if there is none.
+    """
+    answering = find_answers(estimator)
+    if answering is not None:
+        return answering(estimator, table, outputs)
+    if "std" in outputs:
+        return dict(zip(("y", "std"), estimator.predict(table, return_std=True), strict=True))
+    return {"y": estimator.predict(table)}
