@@ -2,7 +2,7 @@
 
 Cases are fitted once and exported in a process for each core type of OpenBLAS, NumPy's and SciPy's BLAS, which reads
 OPENBLAS_CORETYPE once, when it is loaded; a type that it does not have for this machine means the machine's own.
-Differences are printed, and are a failure if exporter/products.py does not announce them.
+Differences are printed, and are a failure if exporter/lowering/products.py does not announce them.
 """
 
 from __future__ import annotations

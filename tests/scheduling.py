@@ -6,7 +6,7 @@ from zlib import crc32
 from xdist.scheduler import LoadFileScheduling
 
 SERVED = ("batch_invariance", "concurrency", "damaged_entries", "entry", "input_types", "isolation", "versions")
-COMPILED = ("docs/test_coverage", "exporter/test_cases", "exporter/test_loading", "server/test_parity")
+COMPILED = ("docs/test_coverage", "exporter/test_cases", "exporter/files/test_loading", "server/test_parity")
 PIECE = " piece "
 TOGETHER = {
     "catalogue": tuple(f"tests/{name}.py" for name in COMPILED),

@@ -2,7 +2,7 @@
 
 scikit-learn's encoders find a number among the sorted categories of its feature: equal as float64 is equal, −0 as 0,
 NaN as NaN where NaN is a category. Categories that are strings, and whole numbers that float64 does not tell apart, are
-other numbers in the plan, see `exporter/text.py`.
+other numbers in the plan, see `exporter/lowering/text_columns.py`.
 
 scikit-learn raises an error at an unknown category with handle_unknown="error". A served row cannot: its encoded
 feature is NaN instead, and so is its answer, even if the steps behind the encoder would take NaN for a missing value.

@@ -1,6 +1,6 @@
 """Categories that a plan knows by numbers of its own: strings, and whole numbers that float64 does not tell apart.
 
-See `exporter/text.py`. They must be features of the model's input, since no step makes them.
+See `exporter/lowering/text_columns.py`. They must be features of the model's input, since no step makes them.
 """
 
 from __future__ import annotations
