@@ -44,7 +44,7 @@ LONGEST = (
     *("tests/clients/compare/test_results.py", "tests/commands/test_advise.py", "tests/benchmarks/test_startup.py"),
     *("tests/server/test_intervals.py", "tests/server/test_scoring.py", "tests/benchmarks/test_worth.py"),
     *("tests/exporter/test_properties.py", "tests/exporter/test_float32.py", "tests/scoring/test_load.py"),
-    *("tests/gallery/test_levels_cuda.py", "tests/commands/test_loading.py", "tests/clients/test_admin_key.py"),
+    *("tests/gallery/test_levels_cuda.py", "tests/commands/test_lazy_imports.py", "tests/clients/test_admin_key.py"),
     *("tests/gallery/test_commands.py", "tests/gallery/test_levels_compile.py", "tests/gallery/test_gpu_compile.py"),
     *("tests/clients/test_dialogue.py", "tests/exporter/test_soundness.py", "tests/exporter/test_registrations.py"),
 )

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from triton_regressors.exporter.errors import ExportError
     from triton_regressors.exporter.loading import load_estimator
     from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
-    from triton_regressors.registry import log_entry
+    from triton_regressors.mlflow.model_registry import log_entry
     from triton_regressors.scoring.errors import ScoringError
-    from triton_regressors.scoring.loaded import Model, load
-    from triton_regressors.scoring.run import Score, score
+    from triton_regressors.scoring.file_scoring import Score, score
+    from triton_regressors.scoring.loaded_model import Model, load
 
 __all__ = [
     "AsyncClient",
@@ -112,13 +112,13 @@ _PLACES = {
     "exporter.errors": ("ExportError",),
     "exporter.loading": ("load_estimator",),
     "exporter.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
-    "registry": ("log_entry",),
+    "mlflow.model_registry": ("log_entry",),
     "scoring.errors": ("ScoringError",),
-    "scoring.loaded": ("Model", "load"),
-    "scoring.run": ("Score", "score"),
+    "scoring.file_scoring": ("Score", "score"),
+    "scoring.loaded_model": ("Model", "load"),
 }
 """The source of each name that is imported when it is first used; the imports above tell type checkers the same."""
-_NEEDS = {"clients.compare.report": "compare", "scoring.run": "score"} | dict.fromkeys(
+_NEEDS = {"clients.compare.report": "compare", "scoring.file_scoring": "score"} | dict.fromkeys(
     ("exporter.compilation", "exporter.compiler", "exporter.loading", "exporter.registry"), "export"
 )
 

@@ -13,8 +13,8 @@ from benchmarks.libraries import ScikitLearn
 from benchmarks.models import FAMILIES, SIZES, model
 from benchmarks.plots import draw
 from benchmarks.timing import Contender
-from triton_regressors import prices
-from triton_regressors.measured import shape_of
+from triton_regressors.advise import prices
+from triton_regressors.advise.measured_models import shape_of
 
 
 def timing(median_us):

@@ -21,7 +21,7 @@ from triton_regressors.exporter.compiler import compile_estimator, export
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.scoring.columns import Columns
-from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.entry_choice import read_config
 from triton_regressors.scoring.scorer import Scorer
 
 RANDOM = np.random.default_rng(0)

@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.text import Text
 
 from triton_regressors.commands.connection import entry_names
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
-    from triton_regressors.deployment import Number, Resources, Scaling
+    from triton_regressors.deploy.manifests import Number, Resources, Scaling
 
 _WHERE, _SIZE, _SCALING = "Where it runs", "How large a replica is", "Scaling"
 SHARE = 0.8
@@ -169,9 +169,9 @@ def deploy(
         triton-regressors deploy demand --for kubernetes --image s:1 --storage pvc://m
     """
     with loading():
-        from triton_regressors import deployment
         from triton_regressors.clients.entries import read_config
-        from triton_regressors.deployed_files import write
+        from triton_regressors.deploy import manifests
+        from triton_regressors.deploy.output_directory import write
     directory = output or Path(f"deploy-{name}")
     configs = _configs(repository, name, read_config)
     if platform is not Platform.compose:
@@ -180,34 +180,34 @@ def deploy(
                 raise TritonRegressorsError(f"--for {platform.value} needs {option}; see `deploy --help`.")
     report = comparison or Path(f"comparison-{name}")
     gpu, why = _device(configs, device, report)
-    where = deployment.Number("device", "GPU" if gpu else "CPU", why)
+    where = manifests.Number("device", "GPU" if gpu else "CPU", why)
     numbers: list[Number] = []
     scaling = None
     if platform is Platform.compose:
         if gpu_resource is not None:
             raise TritonRegressorsError("--gpu-resource is Kubernetes' name of a GPU; leave it out with --for compose.")
     else:
-        called = service or deployment.service_name(name)
-        access = deployment.Access(service_account, pull_secret)
-        resource = gpu_resource or deployment.GPU_RESOURCE
-        deployment.check_names(name, called, namespace, prometheus, access, resource)
-        least, most = min_replicas or 1, max_replicas or deployment.DEFAULT_MOST
+        called = service or manifests.service_name(name)
+        access = manifests.Access(service_account, pull_secret)
+        resource = gpu_resource or manifests.GPU_RESOURCE
+        manifests.check_names(name, called, namespace, prometheus, access, resource)
+        least, most = min_replicas or 1, max_replicas or manifests.DEFAULT_MOST
         if least > most:
             raise TritonRegressorsError(f"--min-replicas {least} is more than --max-replicas {most}.")
         asked = [comparison, p99_ms, min_replicas, max_replicas] != [None] * 4
-        scale = functools.partial(deployment.Scaling, least, most, prometheus)
+        scale = functools.partial(manifests.Scaling, least, most, prometheus)
         scaling = _scaling(name, configs[name], report, p99_ms, requests_per_s, gpu, asked, numbers, scale)
     resources = _resources(configs, repository, memory_mib, gpu, numbers)
     if platform is Platform.compose:
-        files = deployment.compose_files(
+        files = manifests.compose_files(
             repository=repository,
-            image=image or deployment.IMAGE,
+            image=image or manifests.IMAGE,
             gpu=gpu,
             resources=resources,
             numbers=[each for each in numbers if each.name != "cpu"],
         )
     else:
-        files = deployment.manifests(
+        files = manifests.manifests(
             "kserve" if platform is Platform.kserve else "plain",
             entry=name,
             service=called,
@@ -248,7 +248,7 @@ def _device(configs: dict[str, Any], device: Device | None, report: Path) -> tup
     """Return whether replicas have a GPU, and the source of this decision."""
     with loading():
         from triton_regressors.clients.compare.threshold import read_processors
-        from triton_regressors.deployment import needs_gpu, uses_gpu
+        from triton_regressors.deploy.manifests import needs_gpu, uses_gpu
     fixed = [name for name, config in configs.items() if needs_gpu(config)]
     if device is Device.cpu and fixed:
         raise TritonRegressorsError(f"--device cpu: config.pbtxt of {fixed[0]!r} has instances on a GPU (KIND_GPU).")
@@ -284,9 +284,9 @@ def _scaling(
     Without a comparison the result is None, or an error if scaling was asked for.
     """
     with loading():
-        from triton_regressors import deployment
         from triton_regressors.clients.compare.threshold import read_capacity
-    of_rate, of_queue = deployment.THRESHOLDS
+        from triton_regressors.deploy import manifests
+    of_rate, of_queue = manifests.THRESHOLDS
     if requests_per_s is not None:
         if not 0 < requests_per_s < float("inf"):
             raise TritonRegressorsError(f"--requests-per-s is {requests_per_s}; accepted: a number above 0.")
@@ -308,11 +308,11 @@ def _scaling(
         )
     else:
         return None
-    if waiting is not None and waiting < deployment.LEAST_WAITING:
+    if waiting is not None and waiting < manifests.LEAST_WAITING:
         waiting = None  # random variation would add replicas
-    numbers.append(deployment.Number(of_rate, deployment.threshold(rate), source))
+    numbers.append(manifests.Number(of_rate, manifests.threshold(rate), source))
     if waiting is not None:
-        numbers.append(deployment.Number(of_queue, deployment.threshold(waiting), "the same share, at the same load"))
+        numbers.append(manifests.Number(of_queue, manifests.threshold(waiting), "the same share, at the same load"))
     return scale(rate, waiting)
 
 
@@ -321,40 +321,39 @@ def _resources(
 ) -> Resources:
     """Return a replica's resources, and add their sources to the numbers."""
     with loading():
-        from triton_regressors import deployment
-        from triton_regressors.commands import serving_memory
-    instances = sum(map(deployment.instances_of, configs.values()))
+        from triton_regressors.deploy import manifests, server_memory
+    instances = sum(map(manifests.instances_of, configs.values()))
     several = f"{instances} instance{'s' * (instances != 1)} in config.pbtxt of {', '.join(configs)}"
     if memory_mib is not None:
-        used = memory_mib * deployment.MIB
+        used = memory_mib * manifests.MIB
         source = "as given by --memory-mib"
     else:
         require("serve", "The Triton server whose memory is measured (--memory-mib gives it instead)")
         with Console(stderr=True).status("measuring the memory of a Triton server with the repository"):
-            found = serving_memory.measure(repository)
+            found = server_memory.measure(repository)
         assumed = gpu and not found.gpu
-        used = found.total(deployment.GPU_PROCESS_MIB * deployment.MIB if assumed else 0)
+        used = found.total(manifests.GPU_PROCESS_MIB * manifests.MIB if assumed else 0)
         source = (
-            f"measured here: {found.total() / deployment.MIB:,.0f} MiB of a Triton server with "
+            f"measured here: {found.total() / manifests.MIB:,.0f} MiB of a Triton server with "
             f"{len(found.instances)} process{'es' * (len(found.instances) != 1)} of models"
         )
         if assumed:
-            source += f", on a CPU; assumed: {deployment.GPU_PROCESS_MIB} MiB for each on a GPU"
-    resources = deployment.resources_of(used, instances)
+            source += f", on a CPU; assumed: {manifests.GPU_PROCESS_MIB} MiB for each on a GPU"
+    resources = manifests.resources_of(used, instances)
     numbers += [
-        deployment.Number("memory request", f"{resources.memory_mib} MiB", source),
-        deployment.Number(
+        manifests.Number("memory request", f"{resources.memory_mib} MiB", source),
+        manifests.Number(
             "memory limit",
             f"{resources.memory_limit_mib} MiB",
-            f"{deployment.HEADROOM} times the measured memory, and {deployment.INSTANCE_SHARED_MIB} MiB of shared "
+            f"{manifests.HEADROOM} times the measured memory, and {manifests.INSTANCE_SHARED_MIB} MiB of shared "
             "memory for each instance",
         ),
-        deployment.Number(
+        manifests.Number(
             "shared memory",
             f"{resources.shared_mib} MiB",
-            f"assumed: {deployment.INSTANCE_SHARED_MIB} MiB for each of {several}, 1024 at least",
+            f"assumed: {manifests.INSTANCE_SHARED_MIB} MiB for each of {several}, 1024 at least",
         ),
-        deployment.Number(
+        manifests.Number(
             "cpu",
             f"{resources.cpu}, at most {resources.cpu_limit}",
             f"assumed: one for each of {several} and one for the server",
@@ -367,7 +366,7 @@ def _report(
     platform: Platform, directory: Path, numbers: list[Number], scaling: Scaling | None, gpu: bool, storage: str
 ) -> None:
     """Print the written directory, the source of each number, and the next commands."""
-    from triton_regressors.deployment import Number
+    from triton_regressors.deploy.manifests import Number
 
     console = Console(highlight=False)
     console.print(Text(f"Wrote {directory}."), soft_wrap=True)

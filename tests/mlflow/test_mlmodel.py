@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from triton_regressors import MissingExtra, RegistryError, extras
-from triton_regressors.mlmodel import Column, read_mlmodel
-from triton_regressors.registry import fetch, is_model_uri
+from triton_regressors.mlflow.mlmodel import Column, read_mlmodel
+from triton_regressors.mlflow.model_registry import fetch, is_model_uri
 
 COLUMNS = [
     {"type": "long", "name": "floor", "required": True},

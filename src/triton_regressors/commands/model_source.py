@@ -10,13 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import read_model, read_rows
 from triton_regressors.errors import MissingExtra, RegistryError, TritonRegressorsError
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.compilation import Compilation
-    from triton_regressors.registry import Fetched
+    from triton_regressors.mlflow.model_registry import Fetched
 
 RETRIES = ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
 """The default number of retries of MLflow's client. The client's own default, 7, means four minutes of silence."""
@@ -100,7 +100,7 @@ def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading:
         from triton_regressors.exporter.columns import unlike
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.exporter.oracle import feature_names
-        from triton_regressors.registry import fetch, is_model_uri
+        from triton_regressors.mlflow.model_registry import fetch, is_model_uri
     if not is_model_uri(str(path)):
         return ModelRead(path, read_model(path, None, **reading)[0])
     os.environ.setdefault(*RETRIES)

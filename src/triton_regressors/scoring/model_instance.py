@@ -1,7 +1,7 @@
 """An entry's own model in this process: exactly the code that the Triton server's Python backend would run.
 
 The model is the entry's `model.py` with the kernels beside it, so that every rule, every message and every bit is the
-same as a server's. `stand_in.py` replaces the backend's module.
+same as a server's. `backend_stub.py` replaces the backend's module.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.engine.staging import unlocked
 from triton_regressors.kernels.entry import Entry
 from triton_regressors.kernels.format.inputs import NUMBERS, ONLY_CPU_INPUTS
+from triton_regressors.scoring.backend_stub import UTILS, Error, Request, Response, utils
 from triton_regressors.scoring.columns import rows_together
+from triton_regressors.scoring.entry_choice import read_config
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.found import read_config
-from triton_regressors.scoring.stand_in import UTILS, Error, Request, Response, utils
 
 _LOADING = threading.Lock()
 _ON_GPU: dict[int, threading.RLock] = {}

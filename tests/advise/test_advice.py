@@ -2,8 +2,8 @@
 
 import pytest
 
-from triton_regressors.advice import Advice, Machine, limit_of, rate_of
-from triton_regressors.measured import Measured, Shape
+from triton_regressors.advise.advice import Advice, Machine, limit_of, rate_of
+from triton_regressors.advise.measured_models import Measured, Shape
 
 SIZES = (1, 64, 1024, 16384, 65536)
 FILE, ENTRY = ("svr.skops", 2_500_000), (None, 900)

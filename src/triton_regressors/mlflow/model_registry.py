@@ -18,7 +18,7 @@ from triton_regressors.extras import require
 from triton_regressors.kernels.entry import PLAN, Source, find_entry, read_document
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.format.records import to_json
-from triton_regressors.mlmodel import MLmodel, read_mlmodel
+from triton_regressors.mlflow.mlmodel import MLmodel, read_mlmodel
 
 URIS = "models:/NAME/VERSION, models:/NAME@ALIAS, models:/ID and runs:/RUN/PATH"
 _VERSION = re.compile(r"models:/([^/@]+)/([1-9][0-9]*)")

@@ -24,10 +24,10 @@ from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.parts import renumbered
 from triton_regressors.clients.tensors import Tensors
 from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, is_number, one_line
+from triton_regressors.scoring.prefetch import ahead
 from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from triton_regressors.advice import SCIKIT_LEARN, SIZES, TORCH, TRITON, Advice, Machine
+import numpy as np
+
+from triton_regressors.advise.advice import SCIKIT_LEARN, SIZES, TORCH, TRITON, Advice, Machine
+from triton_regressors.advise.measured_models import nearest, shape_of
+from triton_regressors.advise.timing import cores, gpu_name, repeated, time_calls, time_engine
+from triton_regressors.exporter.config import STAGED_NUMBERS
+from triton_regressors.kernels.engine.input_check import Allowed
 from triton_regressors.kernels.entry import Document, Entry, Golden
-from triton_regressors.measured import nearest, shape_of
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from triton_regressors.kernels.plan.plan import Plan
+from triton_regressors.kernels.plan.plan import Plan, load_plan
 
 
 def advice_on_entry(
     entry: Entry, document: Document, golden: Golden, gpu_usd: float | None, cpu_usd: float | None
 ) -> Advice:
     """Return advice on an entry, timed on its golden rows, without its estimator."""
-    from triton_regressors.kernels.plan.plan import load_plan
-
     return _advice(None, load_plan(entry.version_directory, document), document, golden.X, None, gpu_usd, cpu_usd)
 
 
@@ -30,7 +29,6 @@ def advice_on_model(compiled: Any, path: Path, gpu_usd: float | None, cpu_usd: f
     """Return advice on a compiled estimator, timed on its sample; `path` is its file."""
     from triton_regressors.exporter.lower import lower
     from triton_regressors.exporter.oracle import Oracle, ask
-    from triton_regressors.stopwatch import repeated, time_calls
 
     X = compiled.sample.X
     oracle = Oracle(compiled.estimator, lower(compiled.estimator, X).profile, ("y",))
@@ -54,10 +52,6 @@ def _advice(
     cpu_usd: float | None,
 ) -> Advice:
     """Time this machine's engines, and `predict` if it is available, one after the other."""
-    from triton_regressors.exporter.config import STAGED_NUMBERS
-    from triton_regressors.kernels.engine.input_check import Allowed
-    from triton_regressors.stopwatch import cores, gpu_name, time_engine
-
     sizes = [rows for rows in SIZES if rows * plan.n_features <= STAGED_NUMBERS] or [1]
     allowed = Allowed(plan.n_features, document.nan_columns, document.inputs.closed)
     gpu = gpu_name()

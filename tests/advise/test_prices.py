@@ -1,6 +1,6 @@
 import pytest
 
-from triton_regressors.prices import price_of, shown, usd_per_million
+from triton_regressors.advise.prices import price_of, shown, usd_per_million
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import Ridge
 
 from triton_regressors import export
-from triton_regressors.commands.gpu_memory import MIB, GpuMemory, measure, used_by
+from triton_regressors.describe.gpu_memory import MIB, GpuMemory, measure, used_by
 from triton_regressors.errors import TritonRegressorsError
 
 

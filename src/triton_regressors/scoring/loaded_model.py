@@ -14,12 +14,12 @@ from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part, as_predicted, renumbered
 from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
-from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
+from triton_regressors.scoring.entry_choice import answers_column, choose_device, choose_entry, digest_of, read_config
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.found import answers_column, choose_device, choose_entry, digest_of, read_config
+from triton_regressors.scoring.prefetch import ahead
 from triton_regressors.tables import is_tabular
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Model:
     def _model(self) -> Any:
         """Return the loaded model; a process shares one for each entry and device."""
         if self._loaded is None:
-            from triton_regressors.scoring.model import load
+            from triton_regressors.scoring.model_instance import load
 
             config = read_config(self.entry.directory)
             if digest_of(self.entry, config) != self.digest:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from triton_regressors.extras import require
+from triton_regressors.scoring.entry_choice import only_on_cpus, read_config, visible_gpus
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.found import only_on_cpus, read_config, visible_gpus
 from triton_regressors.scoring.journal import JOURNAL, begin, only_run, work_folder
 from triton_regressors.scoring.output import check_output, join, list_refused, targets
-from triton_regressors.scoring.parts import Job, Outcome, part_file, refused_rows
-from triton_regressors.scoring.planning import Plan, make_plan
+from triton_regressors.scoring.part_scoring import Job, Outcome, part_file, refused_rows
 from triton_regressors.scoring.workers import here, in_processes, on_ray, ray_has_gpus
+from triton_regressors.scoring.worklist import Plan, make_plan
 
 ERRORS = ("stop", "row", "file")
 Progress = Callable[[int, int | None], None]

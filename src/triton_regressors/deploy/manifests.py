@@ -16,7 +16,7 @@ from typing import Any
 
 from triton_regressors.errors import TritonRegressorsError
 
-DOCKER = Path(__file__).with_name("docker")
+DOCKER = Path(__file__).parents[1] / "docker"
 IMAGE = "triton-regressors-server:26.09"
 RULES = ("alerts.yaml", "drift.yaml")
 """The rules for Prometheus: files of Compose's Prometheus, and in a cluster the groups of a PrometheusRule."""

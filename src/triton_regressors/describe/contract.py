@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 
-from triton_regressors import profiles
-from triton_regressors.intervals import in_words
+from triton_regressors.describe import profile_text
+from triton_regressors.describe.interval_text import in_words
+from triton_regressors.describe.snippets import curl_command, python_snippet
 from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
 from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, TextInput
 from triton_regressors.kernels.format.row_profile import RowProfile
-from triton_regressors.snippets import curl_command, python_snippet
 
 MEANINGS = {
     "y": "the prediction",
@@ -251,8 +251,8 @@ def contract_of(
         python_snippet(name, inputs, outputs, names, golden, document.boolean_columns or ()),
         curl_command(name, inputs, outputs, golden),
         () if document.interval is None else tuple(in_words(document.interval)),
-        () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
-        None if profile is None else profiles.few_rows(profile),
+        () if profile is None else tuple(profile_text.in_words(profile, inputs, called)),
+        None if profile is None else profile_text.few_rows(profile),
         _on_table(inputs, called),
     )
 

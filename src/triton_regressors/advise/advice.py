@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from triton_regressors import prices
-from triton_regressors.measured import Measured, Times
+from triton_regressors.advise import prices
+from triton_regressors.advise.measured_models import Measured, Times
 
 TRITON, TORCH, SCIKIT_LEARN, ONNXRUNTIME = "triton", "torch", "scikit-learn", "onnxruntime"
 TITLES = {TRITON: "engine triton", TORCH: "engine torch", SCIKIT_LEARN: SCIKIT_LEARN, ONNXRUNTIME: ONNXRUNTIME}
