@@ -101,7 +101,7 @@ def test_the_rate_is_that_of_the_whole_call_and_computing_is_told_apart(
     entry: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
 ) -> None:
     """Planning and joining that sleep count for the whole call, and not for computing."""
-    asleep, (plan, join) = 0.3, (file_scoring.make_plan, file_scoring.join)
+    asleep, (plan, join) = 0.3, (file_scoring.make_worklist, file_scoring.join)
 
     def later(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **options: Any) -> Any:
@@ -110,7 +110,7 @@ def test_the_rate_is_that_of_the_whole_call_and_computing_is_told_apart(
 
         return call
 
-    monkeypatch.setattr(file_scoring, "make_plan", later(plan))
+    monkeypatch.setattr(file_scoring, "make_worklist", later(plan))
     monkeypatch.setattr(file_scoring, "join", later(join))
     began = time.perf_counter()
     done = tr.score(entry, rows, tmp_path / "out.parquet", workers=workers)

@@ -153,8 +153,9 @@ def describe(
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # only code, to be copied, is too long for the terminal
     if entry is not None and gpu_memory:
-        from triton_regressors.describe.gpu_memory import measure
-
+        require("serve", "Measuring GPU memory")
+        with loading():
+            from triton_regressors.describe.gpu_memory import measure
         console.print(measure(entry.version_directory, GPU_MEMORY_ROWS).text(), soft_wrap=True)
     if passes:
         for place, stage in enumerate(document.stages):

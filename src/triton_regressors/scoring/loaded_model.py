@@ -17,9 +17,10 @@ from triton_regressors.extras import require
 from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
-from triton_regressors.scoring.entry_choice import answers_column, choose_device, choose_entry, digest_of, read_config
+from triton_regressors.scoring.devices import choose_device
+from triton_regressors.scoring.entry_choice import answers_column, choose_entry, digest_of, read_config
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.prefetch import ahead
+from triton_regressors.scoring.prefetch import prefetched
 from triton_regressors.tables import is_tabular
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Model:
     def _as_it_lies(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
         """Return the outputs of a tensor or an array with nothing to convert; None if the slower path is needed.
 
-        The slower path is needed if X is anything else, or holds a refused number. See `LocalModel.answer` for `flat`.
+        The slower path is needed if X is anything else, or holds a refused number. `flat`: see `ModelInstance.answer`.
         """
         model = self._loaded
         if model is None or not model.takes(X):
@@ -233,7 +234,7 @@ class Model:
         pieces = (columns.rows(start, min(start + size, rows)) for start in range(0, rows, size))
         found = list[Answers]()
         try:
-            for tensors in ahead(map(self.tensors, pieces)):
+            for tensors in prefetched(map(self.tensors, pieces)):
                 found.append(self._answers(tensors, outputs))
         except InvalidRequest as error:
             raise InvalidRequest(renumbered(str(error), size * len(found))) from None

@@ -1,7 +1,7 @@
-"""An entry's own model in this process: exactly the code that the Triton server's Python backend would run.
+"""An instance of an entry's model in this process: the code that the Triton server's Python backend would run.
 
 The model is the entry's `model.py` with the kernels beside it, so that every rule, every message and every bit is the
-same as a server's. `backend_stub.py` replaces the backend's module.
+same as a server's. `backend_stub.py` takes the place of the backend's module.
 """
 
 from __future__ import annotations
@@ -38,16 +38,19 @@ _LOADING = threading.Lock()
 _ON_GPU: dict[int, threading.RLock] = {}
 """A lock for each GPU: its models share streams, and one thread's launches must not go into another's CUDA graph."""
 
-_MODELS: weakref.WeakSet[LocalModel] = weakref.WeakSet()
+_MODELS: weakref.WeakSet[ModelInstance] = weakref.WeakSet()
 
 CPU_ROWS, CPU_NUMBERS = 2**14, 2**20
-"""CPU batch limits: with fewer rows a light model spends more time in Python; more numbers exceed a core's cache."""
+"""The largest batch on a CPU, in rows and in numbers of the input.
+
+With fewer rows a small model would spend most of its time in Python. More numbers would not fit into a core's cache.
+"""
 
 MANY_BYTES = 2**17
 """From this many bytes on, rows are copied to a GPU before the model is called; the model stages fewer itself."""
 
 
-class LocalModel:
+class ModelInstance:
     """A version of an entry on a device of this process; threads wait for each other.
 
     `engine` is the engine's name, `device` torch's device, `where` the device in words, `max_rows` the largest batch in
@@ -239,15 +242,15 @@ def rows_at_once(config: Any, *, on_gpu: bool) -> int:
     return max(asked, rows_together(width) if on_gpu else min(CPU_ROWS, CPU_NUMBERS // width))
 
 
-def load(entry: Entry, on_gpu: bool, number: int, digest: str) -> LocalModel:
+def load(entry: Entry, on_gpu: bool, number: int, digest: str) -> ModelInstance:
     """Return the model, which this process loads once; `digest` distinguishes an entry from one that replaced it."""
     with _LOADING:
         return _loaded(entry, on_gpu, number, digest)
 
 
 @functools.lru_cache(maxsize=4)
-def _loaded(entry: Entry, on_gpu: bool, number: int, _digest: str) -> LocalModel:
-    return LocalModel(entry, on_gpu, number)
+def _loaded(entry: Entry, on_gpu: bool, number: int, _digest: str) -> ModelInstance:
+    return ModelInstance(entry, on_gpu, number)
 
 
 def _after_fork() -> None:
