@@ -24,8 +24,9 @@ from triton_regressors.clients.compare.comparison import Comparison
 from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.report import as_json
 from triton_regressors.clients.compare.results import Point
-from triton_regressors.deploy.manifests import DOCKER, resources_of, service_name
+from triton_regressors.deploy.manifests import DOCKER, service_name
 from triton_regressors.deploy.server_memory import Resident, ServingMemory, family, measure, resident
+from triton_regressors.deploy.sizing import resources_of
 from triton_regressors.errors import TritonRegressorsError
 
 CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'
