@@ -24,6 +24,7 @@ from triton_regressors.commands.model_file import (
     TrustType,
     make_console,
     read_model,
+    read_rows,
 )
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MODEL_FILES
 from triton_regressors.extras import require
@@ -118,15 +119,15 @@ def describe(
         require("export", "Describing a model")
         with loading():
             from triton_regressors.exporter.compiler import compile_estimator
-        estimator, rows = read_model(
+        estimator = read_model(
             what,
-            sample,
             trust_pickle=trust_pickle,
             trusted_types=trust_type,
             imported=import_,
             largest_mb=largest_mb,
             missing=missing,
         )
+        rows = None if sample is None else read_rows(sample, estimator)
         compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, precision=precision, input=input)
         name, document, golden, profile = what.stem, compiled.document(), compiled.golden(), compiled.profile
     console = make_console()
