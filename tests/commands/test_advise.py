@@ -59,7 +59,7 @@ def test_a_file_piped_has_the_times_the_advice_and_the_command(folder):
     assert lines[2].startswith("Measured on this machine (")
     assert lines[3].split("  ")[-1].strip() == "scikit-learn"
     assert [line.split()[0] for line in lines[4:9]] == ["1", "64", "1,024", "16,384", "65,536"]
-    assert {"Advice", "Set it so"} <= set(lines)
+    assert {"Advice", "Settings"} <= set(lines)
     assert "    triton-regressors export 'my ridge.skops' \\" in lines
     assert all(len(line) <= 80 for line in lines)
     assert "\x1b" not in done.stdout
@@ -70,8 +70,8 @@ def test_an_entry_is_timed_on_its_golden_rows_without_its_estimator(describe):
     assert code == 0
     assert "scikit-learn" not in out.split("\n\n")[1]
     assert "engine torch" in out
-    assert "Set it so, in config.pbtxt" in out
-    assert "max_batch_size: " in out.split("Set it so")[1]
+    assert "Settings in config.pbtxt" in out
+    assert "max_batch_size: " in out.split("Settings")[1]
 
 
 def test_a_model_of_columns_and_strings_is_asked_as_it_was_fitted(describe):

@@ -255,7 +255,7 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     refused(r"risk has no version 7; it has 1\.", entry, good, out, version=7)
     refused(r"There is no entry .*rsk; .* has risk\.", entry.with_name("rsk"), good, out)
     refused("There is no file of rows at .*nothing", entry, tmp_path / "nothing*", out)
-    refused("lies among the rows", entry, rows, rows / "out.parquet")
+    refused("is in .*, a folder of rows", entry, rows, rows / "out.parquet")
     refused("must be auto, cpu, gpu or gpu:1", entry, good, out, device="tpu")
     out.write_bytes(b"mine")
     refused(r"exists already; --overwrite", entry, good, out)

@@ -17,7 +17,7 @@ from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.journal import JOURNAL, begin, only_run, work_folder
 from triton_regressors.scoring.output import check_output, join, list_refused, targets
 from triton_regressors.scoring.part_scoring import Job, Outcome, part_file, refused_rows
-from triton_regressors.scoring.workers import here, in_processes, on_ray, ray_has_gpus
+from triton_regressors.scoring.workers import in_processes, in_this_process, on_ray, ray_has_gpus
 from triton_regressors.scoring.worklist import Worklist, make_worklist
 
 ERRORS = ("stop", "row", "file")
@@ -193,12 +193,12 @@ class _Run:
             outcomes, self.where = in_processes(job, tasks, workers or 1, gpus), f"{workers} processes"
         else:
             self.where = worklist.scorer.where
-            outcomes = here(job, tasks, worklist.left_out, self._advance)
+            outcomes = in_this_process(job, tasks, worklist.left_out, self._advance)
         self._advance(0)
         for outcome in outcomes:
-            self._take(outcome)
+            self._record(outcome)
 
-    def _take(self, outcome: Outcome) -> None:
+    def _record(self, outcome: Outcome) -> None:
         source = self.worklist.sources[self.worklist.parts[outcome.part].source]
         if not outcome.error:
             self.rows[outcome.part] = outcome.rows

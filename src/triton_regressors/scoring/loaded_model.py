@@ -168,7 +168,7 @@ class Model:
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
         names = self.check_outputs(outputs)
-        at_once = self._as_it_lies(X, names, flat=squeeze and not self._known.answers_column)
+        at_once = self._in_place(X, names, flat=squeeze and not self._known.answers_column)
         if at_once is not None:
             return at_once
         rows = given(X)
@@ -183,7 +183,7 @@ class Model:
         found = None if matrix is None else self._of_gpu(matrix, outputs)
         return self._of_host(rows.host(), outputs) if found is None else found
 
-    def _as_it_lies(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
+    def _in_place(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
         """Return the outputs of a tensor or an array with nothing to convert; None if the slower path is needed.
 
         The slower path is needed if X is anything else, or holds a refused number. `flat`: see `ModelInstance.answer`.
@@ -209,7 +209,7 @@ class Model:
         matrix = on_gpu(X, tensor, self.name) if model.reads_gpu else None
         if matrix is None:
             return None
-        found: dict[str, torch.Tensor] | None = self._as_it_lies(matrix, outputs) or model.on_device(matrix, outputs)
+        found: dict[str, torch.Tensor] | None = self._in_place(matrix, outputs) or model.on_device(matrix, outputs)
         return found
 
     def _of_host(self, X: Any, outputs: tuple[str, ...]) -> Answers:
@@ -242,7 +242,7 @@ class Model:
 
     def _answers(self, tensors: Tensors, outputs: tuple[str, ...]) -> Answers:
         """Return the outputs of tensors of any number of rows."""
-        answers = self._as_it_lies(next(iter(tensors.values())), outputs) if len(tensors) == 1 else None
+        answers = self._in_place(next(iter(tensors.values())), outputs) if len(tensors) == 1 else None
         if answers is not None:
             return answers
         found = []
@@ -264,7 +264,9 @@ class Model:
 
             config = read_config(self.entry.directory)
             if digest_of(self.entry, config) != self.digest:
-                raise ScoringError(f"{self.entry.version_directory} or its config.pbtxt has changed meanwhile.")
+                raise ScoringError(
+                    f"{self.entry.version_directory} or its config.pbtxt has changed since the model was found."
+                )
             self._loaded = load(self.entry, *choose_device(self.device, config), self.digest)
         return self._loaded
 

@@ -20,7 +20,7 @@ from triton_regressors.scoring.part_scoring import Job, Outcome, score_part
 Task = tuple[Source, Part]
 
 
-def here(
+def in_this_process(
     job: Job, tasks: Sequence[Task], left_out: Container[str], advance: Callable[[int], None]
 ) -> Iterator[Outcome]:
     """Score parts one after another, except those of left-out files; `advance` receives the finished rows."""
