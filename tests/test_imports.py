@@ -4,7 +4,9 @@ __main__, demo          the program
 commands                the command line
 triton_regressors       the public face
 scoring                 an entry's answers without a server, by the rules of clients
+advise     deploy       a model's times on this machine, with exporter; an entry's files for a cluster, with clients
 exporter   clients      estimator → entry; entry → answers
+describe   mlflow       an entry's contract in words; models from MLflow and entries to it
 errors, defaults, ...   what both sides share, and kernels, which knows nothing of the rest
 
 Inside a part of the package a folder is a room. A module that stands beside folders, and a door, is a room of its own.
@@ -25,11 +27,17 @@ FACE, SHARED = "the face", "shared"
 MAY_IMPORT = {
     "kernels": {"kernels"},
     SHARED: {SHARED, "kernels"},
-    "exporter": {"exporter", "kernels", SHARED},
+    "describe": {"describe", "kernels", SHARED},
+    "mlflow": {"mlflow", "kernels", SHARED},
+    "exporter": {"exporter", "describe", "kernels", SHARED},
     "clients": {"clients", "kernels", SHARED},
+    "advise": {"advise", "exporter", "kernels", SHARED},
+    "deploy": {"deploy", "clients", SHARED},
     "scoring": {"scoring", "clients", "kernels", SHARED},
-    FACE: {"exporter", "clients", "scoring", SHARED},
-    "commands": {"commands", "exporter", "clients", "scoring", "kernels", SHARED},
+    FACE: {"exporter", "clients", "scoring", "mlflow", SHARED},
+    "commands": {
+        *{"commands", "exporter", "clients", "scoring", "describe", "advise", "mlflow", "deploy", "kernels", SHARED}
+    },
     "demo": {FACE, "exporter", "clients", "kernels", SHARED},
     "__main__": {"commands", SHARED},
 }
@@ -80,7 +88,7 @@ TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.lowering.registry", f"{PACKAGE}.exp
 def modules() -> dict[str, Path]:
     """Return every module of the package by its name."""
     found = {}
-    for folder in (ROOT, *(ROOT / name for name in ("clients", "commands", "exporter", "kernels", "scoring"))):
+    for folder in (ROOT, *(ROOT / name for name in MAY_IMPORT if (ROOT / name).is_dir())):
         for path in folder.glob("*.py") if folder == ROOT else folder.rglob("*.py"):
             parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -215,10 +223,13 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
     }
     of_entries = {arrow for arrow in found if arrow[0] in ("kernels.entry", "kernels.backend")}  # checked before use
     assert found - of_entries == {
+        ("advise.trial", "exporter.evidence.oracle"),  # which brings scikit-learn, of no use to an entry
+        ("advise.trial", "exporter.lowering.estimator"),
+        ("advise.trial", "exporter.lowering.lower"),
         ("exporter.export", "exporter.publish.config"),  # importing it does without tritonclient's protobuf
         ("exporter.export", "exporter.publish.repository"),
         ("clients.compare.run", "clients.rows"),  # which brings pandas
         ("kernels.ops.networks.int8_fused", "kernels.ops.networks.int8_hopper"),  # brings Gluon, of use to few GPUs
-        ("scoring.loaded", "scoring.model"),  # which brings torch
+        ("scoring.loaded_model", "scoring.model_instance"),  # which brings torch
     }
     assert {other.partition(".")[0] for _, other in of_entries} <= {"kernels"}

@@ -42,7 +42,7 @@ from benchmarks.models import Model, model
 from benchmarks.timing import rotated
 from triton_regressors.clients.server.installation import find_installation
 from triton_regressors.scoring.columns import Columns, rows_together
-from triton_regressors.scoring.prefetch import ahead
+from triton_regressors.scoring.prefetch import prefetched
 from triton_regressors.scoring.scorer import Scorer
 
 MODELS = ("ridge", "linear_large", "polynomial_2", "boosting", "scaled_forest", "neighbors_small")
@@ -124,7 +124,7 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
         def read_already(_: int) -> np.ndarray:
             converted = ((table, answer.tensors(Columns(table))) for table in tables[:batches])
             return np.concatenate(
-                [answer.answers(Columns(table), tensors)["y"] for table, tensors in ahead(converted)]
+                [answer.answers(Columns(table), tensors)["y"] for table, tensors in prefetched(converted)]
             )[:, 0]
 
         ways: dict[str, Way] = {

@@ -11,7 +11,7 @@ from benchmarks.cpu.libraries import ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.cpu.predict import crossover, fastest
 from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.models import FAMILIES
-from triton_regressors import prices
+from triton_regressors.advise import prices
 from triton_regressors.advise.measured_models import TABLE, small_table
 
 PAGE = Path(__file__).parent.parent / "docs" / "worth.md"
@@ -235,7 +235,7 @@ NOTHING = """No figures are committed yet: `python -m benchmarks.worth` measures
 PRICES = f"""## Prices
 
 {prices.AS_OF}, Linux, as published tables of others had them (those of p5 and p5en without a date). They
-stand in `src/triton_regressors/prices.py` alone. The H200's is an eighth of a host with eight. Rates of a T4, an L4 or
-an A10G were not measured, which is why the table says what they need.
+stand in `src/triton_regressors/advise/prices.py` alone. The H200's is an eighth of a host with eight. Rates of a T4,
+an L4 or an A10G were not measured, which is why the table says what they need.
 
 {_prices()}"""

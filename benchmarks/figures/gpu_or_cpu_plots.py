@@ -15,7 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
 from benchmarks.figures.gpu_or_cpu_page import CHEAP, PEERS, TRITON, cost, models, rate, ratio, why_not
 from benchmarks.figures.markdown import Document
-from triton_regressors import prices
+from triton_regressors.advise import prices
 
 COLOURS = {"triton": "#009e73", "scikit-learn": "#d55e00", "onnxruntime": "#999999"}
 SLOWER_FASTER = LinearSegmentedColormap.from_list("slower, faster", ["#d55e00", "#ffffff", "#009e73"]).with_extremes(

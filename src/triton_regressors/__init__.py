@@ -112,13 +112,13 @@ _PLACES = {
     "exporter.errors": ("ExportError",),
     "exporter.files.loading": ("load_estimator",),
     "exporter.lowering.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
-    "registry": ("log_entry",),
+    "mlflow.model_registry": ("log_entry",),
     "scoring.errors": ("ScoringError",),
-    "scoring.loaded": ("Model", "load"),
-    "scoring.run": ("Score", "score"),
+    "scoring.file_scoring": ("Score", "score"),
+    "scoring.loaded_model": ("Model", "load"),
 }
 """The source of each name that is imported when it is first used; the imports above tell type checkers the same."""
-_NEEDS = {"clients.compare.report": "compare", "scoring.run": "score"} | dict.fromkeys(
+_NEEDS = {"clients.compare.report": "compare", "scoring.file_scoring": "score"} | dict.fromkeys(
     ("exporter.compilation", "exporter.export", "exporter.files.loading", "exporter.lowering.registry"), "export"
 )
 

@@ -28,9 +28,10 @@ def make_app() -> Any:
     from triton_regressors.commands.describe import describe
     from triton_regressors.commands.export import export
     from triton_regressors.commands.help import Command, Group
-    from triton_regressors.commands.predict import predict, verify
+    from triton_regressors.commands.predict import predict
     from triton_regressors.commands.score import score
     from triton_regressors.commands.serve import serve
+    from triton_regressors.commands.verify import verify
 
     app = typer.Typer(
         help=ABOUT,

@@ -88,7 +88,7 @@ def test_without_a_gpu_the_nearest_model_speaks_for_one():
     slow = advice({"torch": times(500, 3000, 50000)}, gpu=None, cores=2).text(80)
     assert sentences(slow)["Engine"] == said["Engine"]
     assert sentences(slow)["Money"] == said["Money"]
-    assert said["Money"].startswith("for that similar model, never idle, a million rows cost $")
+    assert said["Money"].startswith("for that similar model, at full load, a million rows cost $")
     assert "on 16 cores of its host at $" in said["Money"]
     assert said["Instances"].startswith("2, one for each core")
     assert said["Batches"].endswith("The measured model's best on the GPU: up to 16,384 rows.")

@@ -7,7 +7,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
 
-from triton_regressors import measured
+from triton_regressors.advise import measured_models
 from triton_regressors.advise.measured_models import Shape, nearest, shape_of, small_table
 from triton_regressors.exporter.compile import compile_estimator
 
@@ -40,13 +40,13 @@ def table(tmp_path, monkeypatch):
         {"models": [model("trees", "tree_ensemble", 100_000, 64)]},
     ]
     document = {"environment": {"device": "A GPU", "cores": 16}, "families": families}
-    monkeypatch.setattr(measured, "TABLE", tmp_path / "worth.json")
-    measured.TABLE.write_text(json.dumps(small_table(document)), encoding="utf-8")
+    monkeypatch.setattr(measured_models, "TABLE", tmp_path / "measured_models.json")
+    measured_models.TABLE.write_text(json.dumps(small_table(document)), encoding="utf-8")
 
 
 @pytest.mark.usefixtures("table")
 def test_of_each_library_the_fastest_way_is_kept():
-    first = next(measured.measured())
+    first = next(measured_models.measured())
     assert (first.device, first.cores, first.title) == ("A GPU", 16, "small")
     assert first.times == {"triton": {1: 12.0, 64: 13.0}, "scikit-learn": {1: 80.0, 64: 50.0}}
 
@@ -67,12 +67,12 @@ def test_the_nearest_has_the_operation_and_is_nearest_in_size(shape, title):
 
 
 def test_without_a_table_nothing_is_near(tmp_path, monkeypatch):
-    monkeypatch.setattr(measured, "TABLE", tmp_path / "none.json")
+    monkeypatch.setattr(measured_models, "TABLE", tmp_path / "none.json")
     assert nearest(Shape("affine", 9, 8)) is None
 
 
 def test_every_model_of_the_table_is_nearest_to_itself():
-    for found in measured.measured():
+    for found in measured_models.measured():
         assert nearest(found.shape) == found
 
 

@@ -19,7 +19,7 @@ from triton_regressors.clients.compare.compare import compare
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.commands import predict as query
+from triton_regressors.commands.predict import predict as predict_command
 from triton_regressors.kernels.format.inputs import Inputs, TextInput
 
 pytestmark = pytest.mark.server
@@ -190,7 +190,7 @@ class TestPredictCommand:
     @pytest.fixture
     def run(self, server: TritonServer, tmp_path: Path) -> Callable:
         app = typer.Typer()
-        app.command()(query.predict)
+        app.command()(predict_command)
 
         def predict(name: str, rows: Path, *options: str) -> np.ndarray:
             arguments = [name, str(rows), "--url", server.grpc_url, "--output", str(tmp_path / "y.npy"), *options]

@@ -15,7 +15,8 @@ from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import ModelNotFound, RowsError, ServerError
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.commands import predict as query
+from triton_regressors.commands import predict as predict_command
+from triton_regressors.commands import verify as verify_command
 from triton_regressors.commands.serve import serve
 from triton_regressors.exporter.compilation import Export
 from triton_regressors.kernels.entry import Entry, sealed
@@ -183,7 +184,7 @@ class TestCommands:
     @pytest.fixture
     def run(self) -> Callable:
         app = typer.Typer()
-        for command in (serve, query.predict, query.verify):
+        for command in (serve, predict_command.predict, verify_command.verify):
             app.command()(command)
         return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 

@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
-from triton_regressors import measured, stopwatch
 from triton_regressors.__main__ import main
+from triton_regressors.advise import measured_models, timing
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def folder(tmp_path_factory):
 def describe(folder, capsys, monkeypatch):
     """Returns a function that runs `describe` and returns its output and its error."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(stopwatch, "ENOUGH_S", 0.0)
-    monkeypatch.setattr(stopwatch, "LONGEST_S", 0.02)
+    monkeypatch.setattr(timing, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(timing, "LONGEST_S", 0.02)
 
     def run(*arguments, columns=80):
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -59,7 +59,7 @@ def test_a_file_piped_has_the_times_the_advice_and_the_command(folder):
     assert lines[2].startswith("Measured on this machine (")
     assert lines[3].split("  ")[-1].strip() == "scikit-learn"
     assert [line.split()[0] for line in lines[4:9]] == ["1", "64", "1,024", "16,384", "65,536"]
-    assert {"Advice", "Set it so"} <= set(lines)
+    assert {"Advice", "Settings"} <= set(lines)
     assert "    triton-regressors export 'my ridge.skops' \\" in lines
     assert all(len(line) <= 80 for line in lines)
     assert "\x1b" not in done.stdout
@@ -70,8 +70,8 @@ def test_an_entry_is_timed_on_its_golden_rows_without_its_estimator(describe):
     assert code == 0
     assert "scikit-learn" not in out.split("\n\n")[1]
     assert "engine torch" in out
-    assert "Set it so, in config.pbtxt" in out
-    assert "max_batch_size: " in out.split("Set it so")[1]
+    assert "Settings in config.pbtxt" in out
+    assert "max_batch_size: " in out.split("Settings")[1]
 
 
 def test_a_model_of_columns_and_strings_is_asked_as_it_was_fitted(describe):
@@ -83,8 +83,10 @@ def test_a_model_of_columns_and_strings_is_asked_as_it_was_fitted(describe):
 def test_the_nearest_measured_model_and_own_prices_are_taken(describe, monkeypatch):
     times = {"triton": {"1": 12.0, "64": 14.0}, "onnxruntime": {"1": 5.0}}
     like = {"title": "Ridge, 8 features", "operation": "affine", "parameters": 9, "n_features": 8, "us": times}
-    monkeypatch.setattr(measured, "TABLE", Path("table.json"))
-    measured.TABLE.write_text(json.dumps({"device": "NVIDIA H200", "cores": 16, "models": [like]}), encoding="utf-8")
+    monkeypatch.setattr(measured_models, "TABLE", Path("table.json"))
+    measured_models.TABLE.write_text(
+        json.dumps({"device": "NVIDIA H200", "cores": 16, "models": [like]}), encoding="utf-8"
+    )
     out, _ = describe("my ridge.skops", "--advise", "--gpu-price", "1.5", "--cpu-price", "0.25")
     said = " ".join(out.split())
     assert "Measured on another: NVIDIA H200, 16 cores" in said

@@ -24,8 +24,9 @@ from triton_regressors.clients.compare.figures.comparison import Comparison
 from triton_regressors.clients.compare.figures.results import Point
 from triton_regressors.clients.compare.load.generator import Load
 from triton_regressors.clients.compare.report.report import as_json
-from triton_regressors.deploy.manifests import DOCKER, resources_of, service_name
+from triton_regressors.deploy.manifests import DOCKER, service_name
 from triton_regressors.deploy.server_memory import Resident, ServingMemory, family, measure, resident
+from triton_regressors.deploy.sizing import resources_of
 from triton_regressors.errors import TritonRegressorsError
 
 CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'
@@ -387,7 +388,7 @@ def test_processes_are_found_with_their_children() -> None:
 
 @pytest.mark.server
 def test_memory_is_that_of_a_server_with_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triton_regressors.clients.server.TritonServer", triton_server)  # which it ends at once
+    monkeypatch.setattr("triton_regressors.deploy.server_memory.TritonServer", triton_server)  # which it ends at once
     export(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), tmp_path, name="ridge", max_batch_size=8)
     found = measure(tmp_path)
     assert len(found.instances) == 1

@@ -30,9 +30,10 @@ from sklearn.preprocessing import FunctionTransformer
 from xgboost import XGBRegressor
 
 import triton_regressors as tr
-from triton_regressors import extras, registry
+from triton_regressors import extras
 from triton_regressors.__main__ import main
 from triton_regressors.kernels.entry import Source, read_document
+from triton_regressors.mlflow import model_registry
 from triton_regressors.mlflow.mlmodel import read_mlmodel
 from triton_regressors.mlflow.model_registry import Fetched
 
@@ -279,7 +280,7 @@ def saved(export, tmp_path, monkeypatch):
         }
         (folder / "MLmodel").write_text(json.dumps(whole))
         fetched = Fetched(read_mlmodel(folder), "saved", None, Source("models:/saved/1", "0" * 64))
-        monkeypatch.setattr(registry, "fetch", lambda *_: fetched)
+        monkeypatch.setattr(model_registry, "fetch", lambda *_: fetched)
 
     return save
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from triton_regressors.deploy.manifests import Scaling, manifests, resources_of
+from triton_regressors.deploy.manifests import manifests
 from triton_regressors.deploy.output_directory import write
+from triton_regressors.deploy.sizing import Scaling, Thresholds, resources_of
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             storage="pvc://models/prod",
             gpu=True,
             resources=resources_of(900 * 2**20, instances=2),
-            scaling=Scaling(1, 7, "http://prometheus-operated.monitoring.svc:9090", requests_per_s=630, waiting=0.83),
+            scaling=Scaling(1, 7, "http://prometheus-operated.monitoring.svc:9090", Thresholds(630, 0.83, "measured")),
             numbers=[],
         )
         write(files, folder / kind, overwrite=False)

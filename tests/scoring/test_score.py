@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
 from triton_regressors.scoring import columns as scoring_columns
-from triton_regressors.scoring import files, predictor, run
+from triton_regressors.scoring import file_scoring, files, predictor
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.journal import only_run, work_folder
 from triton_regressors.scoring.scorer import Scorer
@@ -101,7 +101,7 @@ def test_the_rate_is_that_of_the_whole_call_and_computing_is_told_apart(
     entry: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
 ) -> None:
     """Planning and joining that sleep count for the whole call, and not for computing."""
-    asleep, (plan, join) = 0.3, (run.make_plan, run.join)
+    asleep, (plan, join) = 0.3, (file_scoring.make_worklist, file_scoring.join)
 
     def later(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **options: Any) -> Any:
@@ -110,8 +110,8 @@ def test_the_rate_is_that_of_the_whole_call_and_computing_is_told_apart(
 
         return call
 
-    monkeypatch.setattr(run, "make_plan", later(plan))
-    monkeypatch.setattr(run, "join", later(join))
+    monkeypatch.setattr(file_scoring, "make_worklist", later(plan))
+    monkeypatch.setattr(file_scoring, "join", later(join))
     began = time.perf_counter()
     done = tr.score(entry, rows, tmp_path / "out.parquet", workers=workers)
     whole = time.perf_counter() - began
@@ -255,7 +255,7 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     refused(r"risk has no version 7; it has 1\.", entry, good, out, version=7)
     refused(r"There is no entry .*rsk; .* has risk\.", entry.with_name("rsk"), good, out)
     refused("There is no file of rows at .*nothing", entry, tmp_path / "nothing*", out)
-    refused("lies among the rows", entry, rows, rows / "out.parquet")
+    refused("is in .*, a folder of rows", entry, rows, rows / "out.parquet")
     refused("must be auto, cpu, gpu or gpu:1", entry, good, out, device="tpu")
     out.write_bytes(b"mine")
     refused(r"exists already; --overwrite", entry, good, out)

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from triton_regressors import prices
+from triton_regressors.advise import prices
 from triton_regressors.advise.measured_models import Measured, Times
 
 TRITON, TORCH, SCIKIT_LEARN, ONNXRUNTIME = "triton", "torch", "scikit-learn", "onnxruntime"
@@ -117,7 +117,7 @@ class Advice:
             yield f"  {heading.ljust(9)}  {first}"
             yield from (f"{'':13}{line}" for line in others)
         yield ""
-        yield "Set it so" if self.path else "Set it so, in config.pbtxt"
+        yield "Settings" if self.path else "Settings in config.pbtxt"
         yield from (f"    {line}" for line in self._commands())
 
     def _sentences(self) -> Iterator[tuple[str, str]]:
@@ -128,8 +128,8 @@ class Advice:
         if self._uses_gpu():
             yield (
                 "Instances",
-                "1: the server's batches fill the GPU. A second one helps where small requests are so many that one "
-                "process cannot take them in; it holds a GPU context and the weights "
+                "1: the server's batches fill the GPU. A second one helps if small requests arrive faster than one "
+                "process accepts them; it holds a GPU context and the weights "
                 f"({_size(self.bytes)}) again.",
             )
         else:
@@ -205,14 +205,14 @@ class Advice:
         given = self.machine.gpu_usd is not None and self.machine.cpu_usd is not None
         source = "as given" if given else prices.AS_OF
         costs = (
-            f"never idle, a million rows cost ${prices.shown(gpu)} on {_a(self.gpu)} at ${gpu_usd:,.2f} an hour, and "
+            f"at full load, a million rows cost ${prices.shown(gpu)} on {_a(self.gpu)} at ${gpu_usd:,.2f} an hour, and "
             f"${prices.shown(cpu)} on {_cores(cores)} {'here' if here else 'of its host'} at ${cpu_usd:,.2f} ({source})"
         )
         if not here:
             costs = f"for that similar model, {costs}"
         if gpu >= cpu:
             return f"{costs}: the CPU is cheaper."
-        return f"{costs}. With less than {gpu / cpu:.0%} of its full load the GPU is dearer."
+        return f"{costs}. With less than {gpu / cpu:.0%} of its full load the GPU costs more."
 
     def _commands(self) -> Sequence[str]:
         """Return the commands or lines of config.pbtxt that apply the suggestion."""

@@ -1,4 +1,4 @@
-"""Benchmark times of models of each family and size: `worth.json`, which `benchmarks.tables` writes.
+"""Benchmark times of models of each family and size: `measured_models.json`, which `benchmarks.tables` writes.
 
 It holds medians in µs from host rows to host answers; each library had all cores of that host to itself.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from triton_regressors.kernels.plan.plan import Plan
 
-TABLE = Path(__file__).with_name("worth.json")
+TABLE = Path(__file__).with_name("measured_models.json")
 
 Times = Mapping[str, Mapping[int, float]]
 """Engine or library → rows in a call → µs."""

@@ -31,6 +31,11 @@ UrlOption = Annotated[
 ProtocolOption = Annotated[ProtocolName, typer.Option(metavar="NAME", help="Protocol: grpc or http.")]
 
 
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names in an option's value, where commas separate them."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def entry_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the entries of the model repository whose names begin with `incomplete`, for shell completion."""
     repository = Path(ctx.params.get("repository") or DEFAULT_REPOSITORY)

@@ -24,6 +24,7 @@ from triton_regressors.commands.model_file import (
     TrustType,
     make_console,
     read_model,
+    read_rows,
 )
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MODEL_FILES
 from triton_regressors.extras import require
@@ -118,15 +119,15 @@ def describe(
         require("export", "Describing a model")
         with loading():
             from triton_regressors.exporter.compile import compile_estimator
-        estimator, rows = read_model(
+        estimator = read_model(
             what,
-            sample,
             trust_pickle=trust_pickle,
             trusted_types=trust_type,
             imported=import_,
             largest_mb=largest_mb,
             missing=missing,
         )
+        rows = None if sample is None else read_rows(sample, estimator)
         compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, precision=precision, input=input)
         name, document, golden, profile = what.stem, compiled.document(), compiled.golden(), compiled.profile
     console = make_console()
@@ -153,8 +154,9 @@ def describe(
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # only code, to be copied, is too long for the terminal
     if entry is not None and gpu_memory:
-        from triton_regressors.describe.gpu_memory import measure
-
+        require("serve", "Measuring GPU memory")
+        with loading():
+            from triton_regressors.describe.gpu_memory import measure
         console.print(measure(entry.version_directory, GPU_MEMORY_ROWS).text(), soft_wrap=True)
     if passes:
         for place, stage in enumerate(document.stages):

@@ -88,30 +88,13 @@ Missing = Annotated[
 
 
 def read_model(
-    path: Path,
-    sample: Path | None,
-    *,
-    trust_pickle: bool,
-    trusted_types: Sequence[str] | None,
-    imported: Sequence[str] | None,
-    largest_mb: int,
-    missing: float | None,
-) -> tuple[Any, Any | None]:
-    """Import the user's modules, and return the estimator in a file, and the rows of a file or None.
-
-    Columns that the estimator reads as strings keep the file's text unchanged.
-    """
+    path: Path, *, imported: Sequence[str] | None, trusted_types: Sequence[str] | None, **options: Any
+) -> Any:
+    """Import the user's modules, and return the estimator in a file; the options are those of `load_estimator`."""
     with loading():
         from triton_regressors.exporter.files.loading import load_estimator
     import_modules(imported)
-    estimator = load_estimator(
-        path,
-        trust_pickle=trust_pickle,
-        trusted_types=trusted_types or (),
-        largest_mb=largest_mb,
-        missing=missing,
-    )
-    return estimator, None if sample is None else read_rows(sample, estimator)
+    return load_estimator(path, trusted_types=trusted_types or (), **options)
 
 
 def read_rows(path: Path, estimator: Any) -> Any:

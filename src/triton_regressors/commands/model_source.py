@@ -102,13 +102,13 @@ def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading:
         from triton_regressors.exporter.lowering.estimator import feature_names
         from triton_regressors.mlflow.model_registry import fetch, is_model_uri
     if not is_model_uri(str(path)):
-        return ModelRead(path, read_model(path, None, **reading)[0])
+        return ModelRead(path, read_model(path, **reading))
     os.environ.setdefault(*RETRIES)
     folder = Path(kept.enter_context(TemporaryDirectory(prefix="triton-regressors-")))
     fetched = fetch(str(path), folder, tracking_uri)
     model, address = fetched.model, fetched.source.uri
     try:
-        estimator, _ = read_model(model.file, None, **reading)
+        estimator = read_model(model.file, **reading)
     except (ExportError, MissingExtra) as error:  # the file is one that the user does not know
         raise type(error)(str(error).replace(str(model.file), f"{model.file.name} of {address}")) from error
     difference = None if model.names is None else unlike(model.names, feature_names(estimator))

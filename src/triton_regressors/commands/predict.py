@@ -1,4 +1,4 @@
-"""The commands `predict` and `verify`, which ask a running server."""
+"""The command `predict`, which asks a running server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from triton_regressors.commands.connection import ProtocolName, ProtocolOption, UrlOption, connect, entry_names
+from triton_regressors.commands.connection import (
+    ProtocolName,
+    ProtocolOption,
+    UrlOption,
+    connect,
+    entry_names,
+    split_names,
+)
 from triton_regressors.commands.lazy_imports import loading
-from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
@@ -80,7 +86,7 @@ def predict(
     if to_file is not None:
         _check_writable(to_file)
     named = columns.split(",") if columns else None
-    wanted = tuple(name.strip() for name in outputs.split(",") if name.strip())
+    wanted = split_names(outputs)
     with connect(url, protocol) as client:
         if errors is Errors.row:
             given, kept, refused = read_by_row(rows, client.config(name), named)
@@ -106,43 +112,6 @@ def predict(
     if to_file is not None:
         _write(to_file, table, answers.column)
         notes.print(Text(f"Wrote {len(table):,} rows to {to_file}."), soft_wrap=True)
-
-
-def verify(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The entry to verify, or its directory.", autocompletion=entry_names)
-    ],
-    repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="Model repository on this machine that holds the entry's golden rows.")
-    ] = DEFAULT_REPOSITORY,
-    url: UrlOption = None,
-    protocol: ProtocolOption = ProtocolName.grpc,
-    version: Annotated[
-        str, typer.Option(metavar="N", help="Version of the entry; default: the newest in the repository.")
-    ] = "",
-) -> None:
-    """Send an entry's golden rows to a running server and compare with the estimator's own predictions.
-
-    Examples:
-        triton-regressors verify diabetes
-        triton-regressors verify diabetes --url gpu-server:8001 --version 2
-    """
-    with loading():
-        from triton_regressors.clients.verify import verify as verify_entry
-    with connect(url, protocol) as client:
-        result = verify_entry(client, name, repository=repository, version=version or None)
-    console = Console()
-    table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows} golden rows"))
-    for heading in ("output", "max |error| in std of the predictions", "tolerance", ""):
-        table.add_column(heading)
-    for check in result.outputs:
-        mark = Text("ok", "green") if check.within else Text("beyond tolerance", "red")
-        table.add_row(Text(check.name), f"{check.max_error:.2e}", f"{check.tolerance:.0e}", mark)
-    console.print(table)
-    bits = Text("the same bits", "green") if result.bit_identical else Text("different bits", "red")
-    console.print(Text("Sent ") + Text("; ".join(result.batchings)) + ": " + bits + " in every batching.")
-    if not result.passed:
-        raise typer.Exit(1)
 
 
 def _as_columns(answers: dict[str, np.ndarray]) -> Any:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from triton_regressors.commands.connection import entry_names
+from triton_regressors.commands.connection import entry_names, split_names
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
@@ -143,9 +143,9 @@ def score(
             rows,
             output,
             version=version,
-            outputs=_names(outputs),
-            keep=_names(keep or ""),
-            columns=_names(columns) if columns else None,
+            outputs=split_names(outputs),
+            keep=split_names(keep or ""),
+            columns=split_names(columns) if columns else None,
             errors=errors.value,
             device=device,
             workers=workers,
@@ -199,7 +199,3 @@ def _summary(done: Score, output: Path) -> Text:
             text.append(f"\n  and {len(done.left_out) - SHOWN:,} more")
         text.append(f"\n{done.listed} lists what was refused.")
     return text
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())

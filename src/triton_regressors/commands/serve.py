@@ -35,7 +35,7 @@ def serve(
     metrics_port: Annotated[int, typer.Option(metavar="PORT", help="Port for metrics; 0: a free port.")] = 8002,
     poll: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Look for new and changed entries every so many seconds, 1 or more."),
+        typer.Option(metavar="SECONDS", help="Interval of the search for new and changed entries, 1 or more."),
     ] = None,
     python: Annotated[
         Path | None,

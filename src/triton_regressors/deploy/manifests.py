@@ -1,4 +1,4 @@
-"""The files of `triton-regressors deploy`: the manifests of docker/, with an entry's own names and numbers in them.
+"""The manifests of docker/ with an entry's own names and numbers in them: the files of `triton-regressors deploy`.
 
 docker/kubernetes/ and docker/compose.yaml are the templates: they hold an example's values, and each value is replaced
 in place. A template without the value, because somebody changed one of the two, is an error.
@@ -6,78 +6,28 @@ in place. A template without the value, because somebody changed one of the two,
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from triton_regressors.deploy.sizing import Number, Resources, Scaling, threshold
 from triton_regressors.errors import TritonRegressorsError
 
-DOCKER = Path(__file__).with_name("docker")
+DOCKER = Path(__file__).parents[1] / "docker"
 IMAGE = "triton-regressors-server:26.09"
 RULES = ("alerts.yaml", "drift.yaml")
 """The rules for Prometheus: files of Compose's Prometheus, and in a cluster the groups of a PrometheusRule."""
 COMPOSED = ("compose.yaml", "prometheus.yaml", *RULES)
 """The files of a deployment by Compose, besides Grafana's folder."""
 NOTE = "# These are an example's values; `triton-regressors deploy` writes this file from what it measures.\n"
-MIB = 2**20
-STEP_MIB = 256
-HEADROOM = 1.5
-"""The factor from measured memory to a container's limit: for requests in flight and for the probes."""
-INSTANCE_SHARED_MIB = 128
-"""Shared memory of an instance: 64 MB at most for the rows of its largest batch, as exported, and as much again."""
-GPU_PROCESS_MIB = 800
-"""Memory of a process that uses a GPU, apart from its weights, if not measured on a GPU: docker/README.md."""
 _METRIC = re.compile(r"(?<!record: )(?<![\w:])((?:\w+:)?(?:nv|triton_regressors)_\w+(?::\w+)?)(\{?)")
 """A metric of the server, of entries or of a rule in the queries of `RULES`, and the brace that may follow."""
-LEAST_WAITING = 0.01
-"""Least threshold of the queue, in waiting requests: below it, random variation would add replicas."""
-THRESHOLDS = ("requests/s of a replica", "waiting at a replica")
-"""Names of the numbers by which replicas are added and removed."""
 GPU_RESOURCE = "nvidia.com/gpu"
 """Kubernetes' name of a whole GPU. Nodes that share or divide theirs have others."""
-DEFAULT_MOST = 4
-"""Most replicas of an autoscaled deployment, unless another number is given."""
 _QUEUE = "# The queue.\n"
 """The line of scaling.yaml at which the second trigger begins; it extends to the end of the file."""
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number of a deployment in its written form, and its source in words."""
-
-    name: str
-    value: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Resources:
-    """A replica's requested resources: whole CPUs, MiB of memory, and the part of it that may be shared memory."""
-
-    cpu: int
-    cpu_limit: int
-    memory_mib: int
-    memory_limit_mib: int
-    shared_mib: int
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """The limits on the number of replicas, and the load of each replica.
-
-    requests_per_s: requests per second of one replica. waiting: the mean number of requests waiting at one replica,
-    above which more replicas are added at once; None: the queue does not count.
-    """
-
-    least: int
-    most: int
-    prometheus: str
-    requests_per_s: float
-    waiting: float | None
 
 
 @dataclass(frozen=True)
@@ -86,39 +36,6 @@ class Access:
 
     service_account: str | None = None
     pull_secret: str | None = None
-
-
-def threshold(number: float) -> str:
-    """Return a threshold in its written form: a decimal number of four significant digits."""
-    return f"{float(f'{number:.4g}'):f}".rstrip("0").rstrip(".")
-
-
-def instances_of(config: Any) -> int:
-    """Return the number of processes that a `ModelConfig` starts on a machine with at most one GPU."""
-    return sum(max(group.count, 1) for group in config.instance_group) or 1
-
-
-def uses_gpu(config: Any) -> bool:
-    """Return whether a `ModelConfig` has its instances on a GPU if there is one."""
-    kinds = {group.Kind.Name(group.kind) for group in config.instance_group}
-    return kinds != {"KIND_CPU"}
-
-
-def needs_gpu(config: Any) -> bool:
-    """Return whether a `ModelConfig` has instances that start only on a GPU."""
-    return any(group.Kind.Name(group.kind) == "KIND_GPU" for group in config.instance_group)
-
-
-def resources_of(memory_bytes: float, instances: int) -> Resources:
-    """Return a replica's resources, from the measured memory of the server and its processes together."""
-    shared = _up(max(1024, INSTANCE_SHARED_MIB * instances))
-    return Resources(
-        cpu=instances + 1,
-        cpu_limit=2 * (instances + 1),
-        memory_mib=_up(memory_bytes / MIB),
-        memory_limit_mib=_up(HEADROOM * memory_bytes / MIB + INSTANCE_SHARED_MIB * instances),
-        shared_mib=shared,
-    )
 
 
 def service_name(entry: str) -> str:
@@ -177,7 +94,7 @@ def manifests(
 
     entry: its name in the repository. service: the name of Kubernetes' objects. storage: the repository's root, as
     KServe's storageUri; for "plain" it must be pvc://CLAIM[/FOLDER]. gpu: whether scaled replicas have one. scaling:
-    None: one replica, and no overlay that scales by requests. numbers: notes at the top of the files that hold them.
+    None: one replica, and no overlay that scales by requests. numbers: the sources of `resources`, written as notes.
     gpu_resource: Kubernetes' name of a replica's GPU, or share of a GPU.
 
     Raises:
@@ -193,7 +110,7 @@ def manifests(
     texts[of_entry] = put(
         texts[of_entry],
         {
-            NOTE: _notes(each for each in numbers if each.name not in THRESHOLDS),
+            NOTE: _notes(numbers),
             "namespace: default\n": f"namespace: {namespace}\n",
             'newName: triton-regressors-server, newTag: "26.09"': _image(image),
             '{cpu: "2", memory: 2048Mi}': f'{{cpu: "{resources.cpu}", memory: {resources.memory_mib}Mi}}',
@@ -209,7 +126,7 @@ def manifests(
         for path in autoscaled:
             del texts[path]
     else:
-        _scale(texts, kind, namespace, scaling, [each for each in numbers if each.name in THRESHOLDS])
+        _scale(texts, kind, namespace, scaling)
         if not gpu:
             of_scaled = "overlays/autoscaled/kustomization.yaml"
             texts[of_scaled] = put(texts[of_scaled], {"[../../entry, ../../gpu]": "[../../entry]"})
@@ -218,23 +135,23 @@ def manifests(
     return texts
 
 
-def _scale(texts: dict[str, str], kind: str, namespace: str, scaling: Scaling, numbers: Sequence[Number]) -> None:
+def _scale(texts: dict[str, str], kind: str, namespace: str, scaling: Scaling) -> None:
     """Write the numbers of replicas and the thresholds into scaling.yaml, without the queue's if there is none."""
     path = "overlays/autoscaled/scaling.yaml"
     least, most = ("minReplicaCount: ", "maxReplicaCount: ") if kind == "plain" else ("minReplicas: ", "maxReplicas: ")
     values = {
-        NOTE: _notes(numbers),
+        NOTE: _notes(scaling.thresholds.numbers()),
         "http://prometheus-operated.monitoring.svc:9090": scaling.prometheus,
         'job="default/': f'job="{namespace}/',
-        ': "500"': f': "{threshold(scaling.requests_per_s)}"',
+        ': "500"': f': "{threshold(scaling.thresholds.requests_per_s)}"',
         f"{least}1": f"{least}{scaling.least}",
         f"{most}4": f"{most}{scaling.most}",
     }
     text = texts[path]
-    if scaling.waiting is None:
+    if scaling.thresholds.waiting is None:
         text = text[: text.index(_QUEUE)].rstrip() + "\n"
     else:
-        values[': "1"'] = f': "{threshold(scaling.waiting)}"'
+        values[': "1"'] = f': "{threshold(scaling.thresholds.waiting)}"'
     texts[path] = put(text, values)
 
 
@@ -295,11 +212,7 @@ def _replaced(text: str, values: Mapping[str, str]) -> str:
     return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
 
 
-def _up(mib: float) -> int:
-    return max(math.ceil(mib / STEP_MIB), 1) * STEP_MIB
-
-
-def _notes(numbers: Any) -> str:
+def _notes(numbers: Sequence[Number]) -> str:
     """Return comments with the sources of numbers."""
     lines = [line for each in numbers for line in textwrap.wrap(f"{each.name} {each.value}: {each.source}", 117)]
     return "".join(f"# {line}\n" for line in lines)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from triton_regressors.clients.server.server_log import gpu_is_visible
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
 
 PROC = Path("/proc")
@@ -47,9 +49,6 @@ def measure(repository: Path) -> ServingMemory:
     Raises:
         TritonRegressorsError: the server cannot be started here, or a model does not load; the message says why.
     """
-    from triton_regressors.clients.server.server_log import gpu_is_visible
-    from triton_regressors.clients.server.triton_server import TritonServer
-
     with TritonServer([repository]) as server:
         own, *rest = [resident(pid) for pid in family(server.pid)]
     return ServingMemory(own, rest, gpu_is_visible())

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 
-from triton_regressors import profiles
-from triton_regressors.describe.interval_text import in_words
+from triton_regressors.describe.interval_text import interval_sentences
+from triton_regressors.describe.profile_text import few_rows_sentence, profile_sentences
 from triton_regressors.describe.snippets import curl_command, python_snippet
 from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
 from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, TextInput
@@ -250,9 +250,9 @@ def contract_of(
         document.parity,
         python_snippet(name, inputs, outputs, names, golden, document.boolean_columns or ()),
         curl_command(name, inputs, outputs, golden),
-        () if document.interval is None else tuple(in_words(document.interval)),
-        () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
-        None if profile is None else profiles.few_rows(profile),
+        () if document.interval is None else tuple(interval_sentences(document.interval)),
+        () if profile is None else tuple(profile_sentences(profile, inputs, called)),
+        None if profile is None else few_rows_sentence(profile),
         _on_table(inputs, called),
     )
 

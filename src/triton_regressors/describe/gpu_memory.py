@@ -1,6 +1,6 @@
 """The GPU memory of a process that serves an entry, measured in a new process.
 
-    python -m triton_regressors.commands.gpu_memory VERSION_DIRECTORY MAX_ROWS      prints it as JSON
+    python -m triton_regressors.describe.gpu_memory VERSION_DIRECTORY MAX_ROWS      prints it as JSON
 
 Most of it is the bare CUDA context that every process on a GPU needs; the driver reports the memory of each process.
 """
@@ -14,7 +14,13 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from triton_regressors.errors import TritonRegressorsError
+from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.program import bind_parameters
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.plan.plan import load_plan
 
 QUERY = ("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits")
 MIB = 2**20
@@ -73,13 +79,6 @@ def _used() -> int:
 
 
 def _measure_here(version: Path, max_rows: int) -> GpuMemory:
-    import torch
-
-    from triton_regressors.kernels.engine.input_check import Allowed
-    from triton_regressors.kernels.engine.program import bind_parameters
-    from triton_regressors.kernels.engine.runner import Runner
-    from triton_regressors.kernels.plan.plan import load_plan
-
     torch.cuda.set_device(0)
     torch.cuda.mem_get_info()  # makes the context, and nothing else
     context = _used()

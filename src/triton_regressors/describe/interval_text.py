@@ -10,7 +10,7 @@ FEW = 4
 """The number of targets whose numbers are shown."""
 
 
-def in_words(report: IntervalReport) -> list[str]:
+def interval_sentences(report: IntervalReport) -> list[str]:
     """Return sentences on the interval's construction, its guarantee, and its result on held-out rows."""
     if report.method == QUANTILES:
         what, way = f"{_ends(report)}, each moved {_moved(report.quantile)}", "conformalised quantile regression on"

@@ -16,7 +16,7 @@ ENOUGH_ROWS = 239
 """From this many rows m on, no drift alert waits for the profile: 6 · 2 / (m + 1) <= 5 %, see docker/drift.yaml."""
 
 
-def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list[str]:
+def profile_sentences(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list[str]:
     """Return sentences on the rows of a profile, column by column and output by output."""
     sentences = [
         f"Served rows are compared with {profile.rows:,} rows. Smallest, median and largest number of each column:"
@@ -41,7 +41,7 @@ def in_words(profile: RowProfile, inputs: Inputs, called: Sequence[str]) -> list
     return sentences + [f"Answers {name}: {_three(each.deciles)}." for name, each in profile.answers.items()]
 
 
-def few_rows(profile: RowProfile) -> str | None:
+def few_rows_sentence(profile: RowProfile) -> str | None:
     """Return a sentence on the limits of a profile of few rows; None if it has enough."""
     if profile.rows >= ENOUGH_ROWS:
         return None

@@ -1,7 +1,7 @@
 """Code that asks a server on this machine for an entry's answers, ready to be copied.
 
 Its row is made of numbers and strings that the model is known to take: the middle value of each column of the golden
-rows. It is therefore not a row of anybody's data.
+rows. It is therefore no row of the user's data.
 """
 
 from __future__ import annotations

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 PAGE_NUMBERS = 1024
-"""Columns whose starts are a multiple of this many numbers apart compete for few places of a core's cache."""
+"""Numbers in a memory page. Columns that start a multiple of it apart share the same few sets of a core's cache."""
 
 LINE_NUMBERS = 16
+"""Numbers in a cache line. Each column starts this much further into a page than the column before."""
 
 LEAST_BYTES = 2**20
-"""Smaller matrices get memory of their own."""
+"""The smallest matrix, in bytes, whose memory is kept; a smaller one is allocated anew each time."""
 
 MOST_KEPT = 4
-"""The number of kept matrices, enough for one thread: some are computed, the next ones are converted or wait."""
+"""The most free matrices that are kept. One thread needs no more: one is computed while the next are converted."""
 
 
 class Buffers:
@@ -32,8 +33,8 @@ class Buffers:
     def by_columns(self, rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
         """Return a matrix `[rows, columns]` with padding between its columns.
 
-        A reader that goes row by row touches one place of memory per column, and a core's cache can hold all of these
-        unless they are a power of two apart.
+        A reader that goes row by row reads one cache line of each column. A core's cache can hold all of these lines
+        unless their addresses are a power of two apart.
         """
         apart = rows if rows < PAGE_NUMBERS else rows + (LINE_NUMBERS - rows) % PAGE_NUMBERS
         matrix: np.ndarray = self._array(columns, apart, dtype)[:, :rows].T

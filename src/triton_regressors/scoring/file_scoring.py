@@ -11,13 +11,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from triton_regressors.extras import require
-from triton_regressors.scoring.entry_choice import only_on_cpus, read_config, visible_gpus
+from triton_regressors.scoring.devices import only_on_cpus, visible_gpus
+from triton_regressors.scoring.entry_choice import read_config
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.journal import JOURNAL, begin, only_run, work_folder
 from triton_regressors.scoring.output import check_output, join, list_refused, targets
 from triton_regressors.scoring.part_scoring import Job, Outcome, part_file, refused_rows
-from triton_regressors.scoring.workers import here, in_processes, on_ray, ray_has_gpus
-from triton_regressors.scoring.worklist import Plan, make_plan
+from triton_regressors.scoring.workers import in_processes, in_this_process, on_ray, ray_has_gpus
+from triton_regressors.scoring.worklist import Worklist, make_worklist
 
 ERRORS = ("stop", "row", "file")
 Progress = Callable[[int, int | None], None]
@@ -122,54 +123,54 @@ def score(
     given = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
     output = Path(output).absolute()
     options = {"version": version, "outputs": outputs, "keep": keep, "columns": columns, "device": device}
-    plan = make_plan(entry, given, options, leave_out=errors == "file", by_row=errors == "row")
-    check_output(output, given, [source.path for source in plan.sources])
-    goals, work = targets(output, plan.sources), work_folder(output)
+    worklist = make_worklist(entry, given, options, leave_out=errors == "file", by_row=errors == "row")
+    check_output(output, given, [source.path for source in worklist.sources])
+    goals, folder = targets(output, worklist.sources), work_folder(output)
     there = [path for path in goals if path.exists()]
-    if there and not overwrite and (restart or not (work / JOURNAL).exists()):
+    if there and not overwrite and (restart or not (folder / JOURNAL).exists()):
         raise ScoringError(f"{there[0]} exists already; --overwrite (overwrite=True) replaces it.")
-    on_gpu = plan.scorer.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, plan))
-    with only_run(work):
-        done = begin(work, plan.told(on_gpu), plan.parts, restart=restart)
-        run = _Run(plan, work, errors, progress, done)
+    on_gpu = worklist.scorer.on_gpu() if ray is None else ray_has_gpus(ray, _for_actors(device, worklist))
+    with only_run(folder):
+        done = begin(folder, worklist.settings(on_gpu), worklist.parts, restart=restart)
+        run = _Run(worklist, folder, errors, progress, done)
         try:
             run.score(on_gpu, workers, ray)
         except BaseException:
-            if not any(work.glob("*.parquet")):
-                shutil.rmtree(work)
+            if not any(folder.glob("*.parquet")):
+                shutil.rmtree(folder)
             raise
-        whole = [part for part in plan.parts if plan.sources[part.source].path not in plan.left_out]
+        whole = [part for part in worklist.parts if worklist.sources[part.source].path not in worklist.left_out]
         for path, places in goals.items():
-            files = [part_file(work, part.number) for part in whole if part.source in places]
+            files = [part_file(folder, part.number) for part in whole if part.source in places]
             if files or len(places) != 1:
-                join(files, path, plan.schema)
+                join(files, path, worklist.schema)
         empty = [
-            (plan.sources[part.source].path, str(row), why)
+            (worklist.sources[part.source].path, str(row), why)
             for part in whole
-            for row, why in refused_rows(work, part.number)
+            for row, why in refused_rows(folder, part.number)
         ]
-        listed = list_refused(output, [*empty, *((path, "", why) for path, why in plan.left_out.items())])
+        listed = list_refused(output, [*empty, *((path, "", why) for path, why in worklist.left_out.items())])
         rows = sum(run.rows[part.number] for part in whole)
-        shutil.rmtree(work)
-    entry_used, files_used = plan.scorer.entry, {part.source for part in whole}
+        shutil.rmtree(folder)
+    entry_used, files_used = worklist.scorer.entry, {part.source for part in whole}
     return Score(
         *(output, entry_used.name, entry_used.version, run.where, len(files_used), rows, len(empty)),
-        *(plan.left_out, listed, run.before, time.perf_counter() - began, run.computing_s),
+        *(worklist.left_out, listed, run.before, time.perf_counter() - began, run.computing_s),
     )
 
 
-def _for_actors(device: str, plan: Plan) -> str:
+def _for_actors(device: str, worklist: Worklist) -> str:
     """Return the device of Ray's actors; an entry that stays on CPUs needs no GPU."""
-    stays = device == "auto" and only_on_cpus(read_config(plan.scorer.entry.directory))
+    stays = device == "auto" and only_on_cpus(read_config(worklist.scorer.entry.directory))
     return "cpu" if stays else device
 
 
 @dataclass
 class _Run:
-    """A run over the parts of a plan. rows: of each finished part. done: the parts finished by an earlier run."""
+    """A run over the parts of a worklist. rows: of each finished part. done: the parts finished by an earlier run."""
 
-    plan: Plan
-    work: Path
+    worklist: Worklist
+    folder: Path
     errors: str
     progress: Progress | None
     done: set[int]
@@ -180,25 +181,25 @@ class _Run:
 
     def score(self, on_gpu: bool, workers: int | None, ray: str | None) -> None:
         """Score the remaining parts; raise `ScoringError` if a refused row or a file ends the run."""
-        plan, sources = self.plan, self.plan.sources
-        self.rows = {number: pq.read_metadata(part_file(self.work, number)).num_rows for number in self.done}
+        worklist, sources = self.worklist, self.worklist.sources
+        self.rows = {number: pq.read_metadata(part_file(self.folder, number)).num_rows for number in self.done}
         self.before = sum(self.rows.values())
-        job = Job(plan.scorer, self.work, plan.schema, self.errors == "row")
-        tasks = [(sources[part.source], part) for part in plan.parts if part.number not in self.done]
+        job = Job(worklist.scorer, self.folder, worklist.schema, self.errors == "row")
+        tasks = [(sources[part.source], part) for part in worklist.parts if part.number not in self.done]
         if ray is not None:
             outcomes, self.where = on_ray(job, tasks, ray, workers, on_gpu), f"Ray at {ray}"
         elif (workers or 1) > 1:
-            gpus = visible_gpus() if on_gpu and plan.scorer.device in ("auto", "gpu") else []
+            gpus = visible_gpus() if on_gpu and worklist.scorer.device in ("auto", "gpu") else []
             outcomes, self.where = in_processes(job, tasks, workers or 1, gpus), f"{workers} processes"
         else:
-            self.where = plan.scorer.where
-            outcomes = here(job, tasks, plan.left_out, self._advance)
+            self.where = worklist.scorer.where
+            outcomes = in_this_process(job, tasks, worklist.left_out, self._advance)
         self._advance(0)
         for outcome in outcomes:
-            self._take(outcome)
+            self._record(outcome)
 
-    def _take(self, outcome: Outcome) -> None:
-        source = self.plan.sources[self.plan.parts[outcome.part].source]
+    def _record(self, outcome: Outcome) -> None:
+        source = self.worklist.sources[self.worklist.parts[outcome.part].source]
         if not outcome.error:
             self.rows[outcome.part] = outcome.rows
             self.computing_s += outcome.computing_s
@@ -206,13 +207,15 @@ class _Run:
             return
         if self.errors != "file" or outcome.fatal:
             hint = " With --errors row (errors='row') such rows stay empty." if outcome.refused else ""
-            done = f" Parts done: {len(self.rows)} of {len(self.plan.parts)}; the same call continues with the others."
+            done = (
+                f" Parts done: {len(self.rows)} of {len(self.worklist.parts)}; the same call continues with the others."
+            )
             raise ScoringError(f"{outcome.error}{hint}{done if self.rows else ''}")
-        self.plan.left_out.setdefault(source.path, outcome.error)
+        self.worklist.left_out.setdefault(source.path, outcome.error)
 
     def _advance(self, rows: int) -> None:
         """Report the finished rows, plus `rows` of the current part."""
         if self.progress is not None:
-            counts = [part.rows for part in self.plan.parts]
+            counts = [part.rows for part in self.worklist.parts]
             total = None if None in counts else sum(count or 0 for count in counts)
             self.progress(sum(self.rows.values()) + rows, total)

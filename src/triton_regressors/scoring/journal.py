@@ -1,4 +1,4 @@
-"""The work folder of a run, beside its output: the arguments, and the finished parts.
+"""The work folder of a run, beside its output: its settings, and the finished parts.
 
 The same call continues an interrupted run, if the model and the files are unchanged.
 """
@@ -19,7 +19,7 @@ from triton_regressors.scoring.files import Part
 from triton_regressors.scoring.part_scoring import part_file, writing
 
 JOURNAL = "journal.json"
-SAME = {
+SETTINGS = {
     "entry": "of {}",
     "version": "with version {}",
     "outputs": "for the outputs {}",
@@ -27,7 +27,7 @@ SAME = {
     "columns": "with the features {}",
     "device": "on the {}",
 }
-"""A run's key in the journal → its wording in an error."""
+"""A setting of a run in the journal → its wording in an error."""
 
 
 def work_folder(output: Path) -> Path:
@@ -57,33 +57,33 @@ def only_run(work: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def begin(work: Path, told: Mapping[str, Any], parts: Sequence[Part], *, restart: bool) -> set[int]:
-    """Return the numbers of the finished parts, and write the arguments into the journal.
+def begin(work: Path, settings: Mapping[str, Any], parts: Sequence[Part], *, restart: bool) -> set[int]:
+    """Return the numbers of the finished parts, and write the settings into the journal.
 
     Args:
         work: the work folder.
-        told: all that determines the answers: the keys of `SAME`, "digest" of the model, and "files" by path.
+        settings: all that determines the answers: the keys of `SETTINGS`, "digest" of the model, and "files" by path.
         parts: all parts.
         restart: forget finished parts.
 
     Raises:
-        ScoringError: an earlier run in this folder had other arguments; the message names the difference.
+        ScoringError: an earlier run in this folder had other settings; the message names the difference.
     """
     journal = work / JOURNAL
-    told = json.loads(json.dumps(told))
+    settings = json.loads(json.dumps(settings))
     if restart:
         clear(work)
     if not journal.exists():
         clear(work)  # parts without a journal belong to no run
         with writing(journal) as temporary:
-            temporary.write_text(json.dumps(told, indent=1), encoding="utf-8")
+            temporary.write_text(json.dumps(settings, indent=1), encoding="utf-8")
         return set()
     try:
         before = json.loads(journal.read_text(encoding="utf-8"))
         files = dict(before["files"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ScoringError(f"{journal} is damaged; --restart (restart=True) starts again.") from None
-    why = _difference(before, told) or _changed(files, told["files"])
+    why = _difference(before, settings) or _changed(files, settings["files"])
     if why:
         raise ScoringError(
             f"{work} holds an unfinished run that differs from this one: {why} --restart (restart=True) discards it."
@@ -97,12 +97,12 @@ def clear(work: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _difference(before: Mapping[str, Any], told: Mapping[str, Any]) -> str:
-    for key, words in SAME.items():
-        if before.get(key) != told[key]:
-            was, now = (words.format(_shown(each.get(key))) for each in (before, told))
+def _difference(before: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    for key, words in SETTINGS.items():
+        if before.get(key) != settings[key]:
+            was, now = (words.format(_shown(each.get(key))) for each in (before, settings))
             return f"that run was {was}, this one is {now}."
-    if before.get("digest") != told["digest"]:
+    if before.get("digest") != settings["digest"]:
         return "the entry, or its config.pbtxt, has changed since."
     return ""
 

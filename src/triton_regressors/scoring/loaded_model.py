@@ -17,9 +17,10 @@ from triton_regressors.extras import require
 from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns
 from triton_regressors.scoring.columns import Columns, check_tensors, rows_together, tensors_of
-from triton_regressors.scoring.entry_choice import answers_column, choose_device, choose_entry, digest_of, read_config
+from triton_regressors.scoring.devices import choose_device
+from triton_regressors.scoring.entry_choice import answers_column, choose_entry, digest_of, read_config
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.prefetch import ahead
+from triton_regressors.scoring.prefetch import prefetched
 from triton_regressors.tables import is_tabular
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Model:
 
     def _infer(self, X: Any, outputs: Sequence[str], *, squeeze: bool = False) -> dict[str, Any]:
         names = self.check_outputs(outputs)
-        at_once = self._as_it_lies(X, names, flat=squeeze and not self._known.answers_column)
+        at_once = self._in_place(X, names, flat=squeeze and not self._known.answers_column)
         if at_once is not None:
             return at_once
         rows = given(X)
@@ -182,10 +183,10 @@ class Model:
         found = None if matrix is None else self._of_gpu(matrix, outputs)
         return self._of_host(rows.host(), outputs) if found is None else found
 
-    def _as_it_lies(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
+    def _in_place(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
         """Return the outputs of a tensor or an array with nothing to convert; None if the slower path is needed.
 
-        The slower path is needed if X is anything else, or holds a refused number. See `LocalModel.answer` for `flat`.
+        The slower path is needed if X is anything else, or holds a refused number. `flat`: see `ModelInstance.answer`.
         """
         model = self._loaded
         if model is None or not model.takes(X):
@@ -208,7 +209,7 @@ class Model:
         matrix = on_gpu(X, tensor, self.name) if model.reads_gpu else None
         if matrix is None:
             return None
-        found: dict[str, torch.Tensor] | None = self._as_it_lies(matrix, outputs) or model.on_device(matrix, outputs)
+        found: dict[str, torch.Tensor] | None = self._in_place(matrix, outputs) or model.on_device(matrix, outputs)
         return found
 
     def _of_host(self, X: Any, outputs: tuple[str, ...]) -> Answers:
@@ -233,7 +234,7 @@ class Model:
         pieces = (columns.rows(start, min(start + size, rows)) for start in range(0, rows, size))
         found = list[Answers]()
         try:
-            for tensors in ahead(map(self.tensors, pieces)):
+            for tensors in prefetched(map(self.tensors, pieces)):
                 found.append(self._answers(tensors, outputs))
         except InvalidRequest as error:
             raise InvalidRequest(renumbered(str(error), size * len(found))) from None
@@ -241,7 +242,7 @@ class Model:
 
     def _answers(self, tensors: Tensors, outputs: tuple[str, ...]) -> Answers:
         """Return the outputs of tensors of any number of rows."""
-        answers = self._as_it_lies(next(iter(tensors.values())), outputs) if len(tensors) == 1 else None
+        answers = self._in_place(next(iter(tensors.values())), outputs) if len(tensors) == 1 else None
         if answers is not None:
             return answers
         found = []
@@ -263,7 +264,9 @@ class Model:
 
             config = read_config(self.entry.directory)
             if digest_of(self.entry, config) != self.digest:
-                raise ScoringError(f"{self.entry.version_directory} or its config.pbtxt has changed meanwhile.")
+                raise ScoringError(
+                    f"{self.entry.version_directory} or its config.pbtxt has changed since the model was found."
+                )
             self._loaded = load(self.entry, *choose_device(self.device, config), self.digest)
         return self._loaded
 

@@ -1,7 +1,7 @@
-"""An entry's own model in this process: exactly the code that the Triton server's Python backend would run.
+"""An instance of an entry's model in this process: the code that the Triton server's Python backend would run.
 
 The model is the entry's `model.py` with the kernels beside it, so that every rule, every message and every bit is the
-same as a server's. `stand_in.py` replaces the backend's module.
+same as a server's. `backend_stub.py` takes the place of the backend's module.
 """
 
 from __future__ import annotations
@@ -38,20 +38,23 @@ _LOADING = threading.Lock()
 _ON_GPU: dict[int, threading.RLock] = {}
 """A lock for each GPU: its models share streams, and one thread's launches must not go into another's CUDA graph."""
 
-_MODELS: weakref.WeakSet[LocalModel] = weakref.WeakSet()
+_MODELS: weakref.WeakSet[ModelInstance] = weakref.WeakSet()
 
 CPU_ROWS, CPU_NUMBERS = 2**14, 2**20
-"""CPU batch limits: with fewer rows a light model spends more time in Python; more numbers exceed a core's cache."""
+"""The largest batch on a CPU, in rows and in numbers of the input.
+
+With fewer rows a small model would spend most of its time in Python. More numbers would not fit into a core's cache.
+"""
 
 MANY_BYTES = 2**17
 """From this many bytes on, rows are copied to a GPU before the model is called; the model stages fewer itself."""
 
 
-class LocalModel:
+class ModelInstance:
     """A version of an entry on a device of this process; threads wait for each other.
 
-    `engine` is the engine's name, `device` torch's device, `where` the device in words, `max_rows` the largest batch in
-    rows, and `reads_gpu` says whether the model takes rows in a GPU's memory.
+    `engine` is the engine's name, `device` is torch's device, `where` is the device in words, `max_rows` is the largest
+    batch in rows, and `reads_gpu` is whether the model takes rows in a GPU's memory.
     """
 
     def __init__(self, entry: Entry, on_gpu: bool, number: int) -> None:
@@ -70,7 +73,7 @@ class LocalModel:
         }
         try:
             # Loading sets the thread's current GPU, and for the whole process the threads and NumPy's warnings.
-            with self._alone(), one_thread(), np.errstate(all=None):
+            with self._exclusive(), one_thread(), np.errstate(all=None):
                 self._model: Any = _model_class(entry.version_directory)()
                 self._model.initialize(arguments)
         except Exception as error:  # any failure, including the entry's own error classes
@@ -92,12 +95,12 @@ class LocalModel:
         self, requests: Sequence[Tensors], outputs: Sequence[str]
     ) -> list[dict[str, np.ndarray] | InferenceError]:
         """Answer requests as one batch: output name → array [rows, width] for each, or the reason for its refusal."""
-        with self._alone(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        with self._exclusive(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
             sent: Sequence[Mapping[str, Any]] = requests
             if self.reads_gpu and sum(X.nbytes for tensors in requests for X in tensors.values()) >= MANY_BYTES:
-                sent = [{name: self._brought(X) for name, X in tensors.items()} for tensors in requests]
+                sent = [{name: self._to_gpu(X) for name, X in tensors.items()} for tensors in requests]
             responses = self._model.execute([Request(tensors, outputs) for tensors in sent])
-            return [self._answer(response) for response in responses]
+            return [self._answer_of(response) for response in responses]
 
     def takes(self, X: Any) -> bool:
         """Return whether X is a tensor in this GPU's memory, or an array in the CPU's, that is read in place.
@@ -163,7 +166,7 @@ class LocalModel:
 
     def _of_array(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
         try:
-            with self._alone(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
+            with self._exclusive(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
                 found: dict[str, np.ndarray] | None = self._on_cpu(X, self._model.allowed, outputs)
                 return found
         except Exception as error:
@@ -179,7 +182,7 @@ class LocalModel:
         Raises:
             ServerFault: the model failed.
         """
-        with self._alone(), np.errstate(over="ignore", invalid="ignore"):
+        with self._exclusive(), np.errstate(over="ignore", invalid="ignore"):
             runner = self._model.runner
             if hasattr(runner, "predict_on_device"):
                 found: dict[str, torch.Tensor] | None = runner.predict_on_device(X, tuple(outputs))
@@ -193,7 +196,7 @@ class LocalModel:
         for first in range(0, len(X), self.max_rows):
             piece = X[first : first + self.max_rows]
             (response,) = self._model.execute([Request({NUMBERS: piece}, outputs)])
-            answer = self._answer(response)
+            answer = self._answer_of(response)
             if isinstance(answer, InvalidRequest):
                 return None
             if isinstance(answer, InferenceError):
@@ -203,7 +206,7 @@ class LocalModel:
         return {name: torch.from_numpy(answer).to(self.device) for name, answer in joined.items()}
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Hold the model's lock, with its device current in this thread and torch in its default state."""
         if self._gpu >= 0 and self._process != os.getpid():
             raise ScoringError(
@@ -213,7 +216,7 @@ class LocalModel:
         with self._lock, torch.cuda.device(self._gpu), _plain_torch():
             yield
 
-    def _brought(self, X: np.ndarray) -> torch.Tensor:
+    def _to_gpu(self, X: np.ndarray) -> torch.Tensor:
         """Return a matrix in the memory of the GPU, row by row."""
         by_columns = X.T.flags.c_contiguous and not X.flags.c_contiguous
         piece = torch.from_numpy(unlocked(np.ascontiguousarray(X.T if by_columns else X)))
@@ -222,7 +225,7 @@ class LocalModel:
         torch.cuda.current_stream(self.device).synchronize()  # the model reads them on streams of its own
         return rows
 
-    def _answer(self, response: Response) -> dict[str, np.ndarray] | InferenceError:
+    def _answer_of(self, response: Response) -> dict[str, np.ndarray] | InferenceError:
         if response.error is None:
             return {tensor.name: tensor.as_numpy().copy() for tensor in response.output_tensors}
         kind = InvalidRequest if response.error.code == Error.INVALID_ARG else ServerFault
@@ -239,15 +242,15 @@ def rows_at_once(config: Any, *, on_gpu: bool) -> int:
     return max(asked, rows_together(width) if on_gpu else min(CPU_ROWS, CPU_NUMBERS // width))
 
 
-def load(entry: Entry, on_gpu: bool, number: int, digest: str) -> LocalModel:
+def load(entry: Entry, on_gpu: bool, number: int, digest: str) -> ModelInstance:
     """Return the model, which this process loads once; `digest` distinguishes an entry from one that replaced it."""
     with _LOADING:
         return _loaded(entry, on_gpu, number, digest)
 
 
 @functools.lru_cache(maxsize=4)
-def _loaded(entry: Entry, on_gpu: bool, number: int, _digest: str) -> LocalModel:
-    return LocalModel(entry, on_gpu, number)
+def _loaded(entry: Entry, on_gpu: bool, number: int, _digest: str) -> ModelInstance:
+    return ModelInstance(entry, on_gpu, number)
 
 
 def _after_fork() -> None:

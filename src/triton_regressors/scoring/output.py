@@ -25,7 +25,8 @@ def check_output(output: Path, given: Sequence[Any], files: Sequence[str]) -> No
     resolved = output.resolve()
     inside = [folder for folder in map(Path, given) if folder.is_dir() and resolved.is_relative_to(folder.resolve())]
     if str(resolved) in files or inside:
-        raise ScoringError(f"{output} lies among the rows{f' in {inside[0]}' if inside else ''}; give another place.")
+        where = f"is in {inside[0]}, a folder of rows" if inside else "is one of the files of rows"
+        raise ScoringError(f"{output} {where}; give another place.")
 
 
 def targets(output: Path, sources: Sequence[Source]) -> dict[Path, set[int]]:

@@ -27,7 +27,7 @@ from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, is_number, one_line
-from triton_regressors.scoring.prefetch import ahead
+from triton_regressors.scoring.prefetch import prefetched
 from triton_regressors.scoring.scorer import Scorer
 
 GROUP_ROWS = 2**20
@@ -136,7 +136,7 @@ def _answered(
     `clock` runs while the model computes.
     """
     scorer, first = job.scorer, part.first_row
-    for table, tensors, no_numbers in ahead(_converted(source, part, scorer, by_row=job.by_row)):
+    for table, tensors, no_numbers in prefetched(_converted(source, part, scorer, by_row=job.by_row)):
         empty: np.ndarray | None = None
         if job.by_row:
             with clock:

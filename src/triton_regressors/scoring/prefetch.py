@@ -1,4 +1,4 @@
-"""Items made ahead of their use: a thread reads or converts the next rows while some are computed."""
+"""Prefetching: a thread reads or converts the next rows while the current ones are computed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def ahead(items: Iterator[T], count: int = 2) -> Iterator[T]:
-    """Yield items while a thread fetches the next ones from the iterator."""
+def prefetched(items: Iterator[T], count: int = 2) -> Iterator[T]:
+    """Yield items while a thread takes the next `count` ones from the iterator."""
     end = object()
     with ThreadPoolExecutor(1) as thread:
         waiting = deque(thread.submit(next, items, end) for _ in range(count))

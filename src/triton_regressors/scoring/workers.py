@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import astuple
 from typing import Any
 
-from triton_regressors.scoring.entry_choice import VISIBLE
+from triton_regressors.scoring.devices import VISIBLE
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source
 from triton_regressors.scoring.part_scoring import Job, Outcome, score_part
@@ -20,7 +20,7 @@ from triton_regressors.scoring.part_scoring import Job, Outcome, score_part
 Task = tuple[Source, Part]
 
 
-def here(
+def in_this_process(
     job: Job, tasks: Sequence[Task], left_out: Container[str], advance: Callable[[int], None]
 ) -> Iterator[Outcome]:
     """Score parts one after another, except those of left-out files; `advance` receives the finished rows."""

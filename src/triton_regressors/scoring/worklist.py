@@ -1,4 +1,4 @@
-"""The plan of a scoring run: the scorer, the files that it fits, and their parts."""
+"""The worklist of a scoring run: the scorer, the files that it fits, and their parts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from triton_regressors.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Files and their parts, in order; schema: of the output. left_out: file → reason; it may grow during the run."""
+class Worklist:
+    """Files and their parts, in order; `schema` is the output's. `left_out`, file → reason, may grow during the run."""
 
     scorer: Scorer
     sources: list[Source]
@@ -24,7 +24,7 @@ class Plan:
     schema: pa.Schema
     left_out: dict[str, str]
 
-    def told(self, on_gpu: bool) -> dict[str, Any]:
+    def settings(self, on_gpu: bool) -> dict[str, Any]:
         """Return all that determines the answers, for the journal."""
         scorer = self.scorer
         return {
@@ -39,9 +39,9 @@ class Plan:
         }
 
 
-def make_plan(
+def make_worklist(
     entry: Path | str, given: Sequence[Any], options: Mapping[str, Any], *, leave_out: bool, by_row: bool
-) -> Plan:
+) -> Worklist:
     """Look at every file before the first is scored.
 
     Args:
@@ -71,7 +71,7 @@ def make_plan(
         raise ScoringError(f"No file can be scored: {next(iter(left_out.values()))}")
     kept = kept_fields(sources, scorer)
     made = [pa.field(name, pa.float32()) for fields in scorer.fields.values() for name in fields]
-    return Plan(scorer, sources, plan_parts(sources), pa.schema([*kept, *made]), left_out)
+    return Worklist(scorer, sources, plan_parts(sources), pa.schema([*kept, *made]), left_out)
 
 
 def _features(source: Source, scorer: Scorer) -> list[str]:

@@ -14,7 +14,7 @@ from benchmarks.figures import gpu_or_cpu_page, tables
 from benchmarks.figures.plots import draw
 from benchmarks.models import FAMILIES, SIZES, model
 from benchmarks.timing import Contender
-from triton_regressors import prices
+from triton_regressors.advise import prices
 from triton_regressors.advise.measured_models import shape_of
 
 
