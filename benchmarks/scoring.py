@@ -40,7 +40,7 @@ from benchmarks.checking import WrongAnswerError
 from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.models import Model, model
 from benchmarks.timing import rotated
-from triton_regressors.clients.installation import find_installation
+from triton_regressors.clients.server.installation import find_installation
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns, rows_together
 from triton_regressors.scoring.scorer import Scorer

@@ -21,11 +21,12 @@ from triton_regressors.extras import require
 from triton_regressors.version import __version__
 
 if TYPE_CHECKING:
+    from triton_regressors.clients.client.client import AsyncClient, Client
     from triton_regressors.clients.compare.batching import BatchingConfiguration
-    from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
+    from triton_regressors.clients.compare.compare import compare
     from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
-    from triton_regressors.clients.compare.report import write_report
-    from triton_regressors.clients.compare.run import compare
+    from triton_regressors.clients.compare.figures.comparison import Comparison, IncompleteComparison
+    from triton_regressors.clients.compare.report.report import write_report
     from triton_regressors.clients.errors import (
         InferenceError,
         InvalidRequest,
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
         ServerFault,
         ServerUnavailable,
     )
-    from triton_regressors.clients.infer import AsyncClient, Client
-    from triton_regressors.clients.server import TritonServer
+    from triton_regressors.clients.server.triton_server import TritonServer
     from triton_regressors.clients.verify import Verification, verify
     from triton_regressors.errors import RegistryError
     from triton_regressors.exporter.compilation import Export
@@ -95,16 +95,16 @@ __all__ = [
 
 _PLACES = {
     "clients.compare.batching": ("BatchingConfiguration",),
-    "clients.compare.comparison": ("Comparison", "IncompleteComparison"),
+    "clients.compare.figures.comparison": ("Comparison", "IncompleteComparison"),
     "clients.compare.errors": ("ComparisonError", "NoAnswers"),
-    "clients.compare.report": ("write_report",),
-    "clients.compare.run": ("compare",),
+    "clients.compare.report.report": ("write_report",),
+    "clients.compare.compare": ("compare",),
     "clients.errors": (
         *("InferenceError", "InvalidRequest", "ModelNotFound", "RequestCancelled", "RequestTimeout", "RowsError"),
         *("ServerError", "ServerFault", "ServerUnavailable"),
     ),
-    "clients.infer": ("AsyncClient", "Client"),
-    "clients.server": ("TritonServer",),
+    "clients.client.client": ("AsyncClient", "Client"),
+    "clients.server.triton_server": ("TritonServer",),
     "clients.verify": ("Verification", "verify"),
     "errors": ("RegistryError",),
     "exporter.compilation": ("Export",),
@@ -118,7 +118,7 @@ _PLACES = {
     "scoring.run": ("Score", "score"),
 }
 """The source of each name that is imported when it is first used; the imports above tell type checkers the same."""
-_NEEDS = {"clients.compare.report": "compare", "scoring.run": "score"} | dict.fromkeys(
+_NEEDS = {"clients.compare.report.report": "compare", "scoring.run": "score"} | dict.fromkeys(
     ("exporter.compilation", "exporter.compiler", "exporter.loading", "exporter.registry"), "export"
 )
 

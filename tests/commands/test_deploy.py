@@ -15,15 +15,15 @@ import yaml
 from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
-from tests.clients.compare.test_threshold import queued
+from tests.clients.compare.figures.test_threshold import queued
 from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.__main__ import make_app
 from triton_regressors.clients.compare.batching import BatchingConfiguration
-from triton_regressors.clients.compare.comparison import Comparison
-from triton_regressors.clients.compare.load import Load
-from triton_regressors.clients.compare.report import as_json
-from triton_regressors.clients.compare.results import Point
+from triton_regressors.clients.compare.figures.comparison import Comparison
+from triton_regressors.clients.compare.figures.results import Point
+from triton_regressors.clients.compare.load.generator import Load
+from triton_regressors.clients.compare.report.report import as_json
 from triton_regressors.commands.serving_memory import Resident, ServingMemory, family, measure, resident
 from triton_regressors.deployment import DOCKER, resources_of, service_name
 from triton_regressors.errors import TritonRegressorsError
@@ -387,7 +387,9 @@ def test_processes_are_found_with_their_children() -> None:
 
 @pytest.mark.server
 def test_memory_is_that_of_a_server_with_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triton_regressors.clients.server.TritonServer", triton_server)  # which it ends at once
+    monkeypatch.setattr(
+        "triton_regressors.clients.server.triton_server.TritonServer", triton_server
+    )  # which it ends at once
     export(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), tmp_path, name="ridge", max_batch_size=8)
     found = measure(tmp_path)
     assert len(found.instances) == 1

@@ -16,7 +16,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import triton_regressors as tr
-from triton_regressors.clients.tensors import input_tensors, model_tensors
+from triton_regressors.clients.client.tensors import input_tensors, model_tensors
 from triton_regressors.exporter.compiler import compile_estimator, export
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.inputs import Inputs

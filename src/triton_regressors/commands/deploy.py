@@ -170,7 +170,7 @@ def deploy(
     """
     with loading():
         from triton_regressors import deployment
-        from triton_regressors.clients.entries import read_config
+        from triton_regressors.clients.server.entries import read_config
         from triton_regressors.deployed_files import write
     directory = output or Path(f"deploy-{name}")
     configs = _configs(repository, name, read_config)
@@ -247,7 +247,7 @@ def _configs(repository: Path, name: str, read_config: Any) -> dict[str, Any]:
 def _device(configs: dict[str, Any], device: Device | None, report: Path) -> tuple[bool, str]:
     """Return whether replicas have a GPU, and the source of this decision."""
     with loading():
-        from triton_regressors.clients.compare.threshold import read_processors
+        from triton_regressors.clients.compare.figures.threshold import read_processors
         from triton_regressors.deployment import needs_gpu, uses_gpu
     fixed = [name for name, config in configs.items() if needs_gpu(config)]
     if device is Device.cpu and fixed:
@@ -285,7 +285,7 @@ def _scaling(
     """
     with loading():
         from triton_regressors import deployment
-        from triton_regressors.clients.compare.threshold import read_capacity
+        from triton_regressors.clients.compare.figures.threshold import read_capacity
     of_rate, of_queue = deployment.THRESHOLDS
     if requests_per_s is not None:
         if not 0 < requests_per_s < float("inf"):

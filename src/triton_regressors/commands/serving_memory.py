@@ -47,8 +47,8 @@ def measure(repository: Path) -> ServingMemory:
     Raises:
         TritonRegressorsError: the server cannot be started here, or a model does not load; the message says why.
     """
-    from triton_regressors.clients.server import TritonServer
-    from triton_regressors.clients.server_log import gpu_is_visible
+    from triton_regressors.clients.server.server_log import gpu_is_visible
+    from triton_regressors.clients.server.triton_server import TritonServer
 
     with TritonServer([repository]) as server:
         own, *rest = [resident(pid) for pid in family(server.pid)]

@@ -1,4 +1,4 @@
-"""Conversion of tables to the tensors of requests, by the rules of `clients/tensors.py`, with a fast path.
+"""Conversion of tables to the tensors of requests, by the rules of `clients/client/tensors.py`, with a fast path.
 
 Columns of plain numbers are copied contiguously, and the matrix is a view of them. On a CPU the entry transposes each
 batch when it stages it, in memory that stays in a core's cache, so that consecutive numbers are written close together;
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from triton_regressors.clients.client.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 
 MOST_ROWS, MOST_NUMBERS = 2**16, 2**23
 """The limits, in rows and in numbers, on the rows that are read, converted and given to a GPU at once."""
