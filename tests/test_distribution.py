@@ -150,7 +150,7 @@ package = pathlib.Path(tr.__file__).parent
 modules = [path for folder in ("clients", "commands") for path in sorted((package / folder).rglob("*.py"))]
 assert len(modules) > 50
 for path in modules:
-    if path.stem not in ("floor_model", "charts", "html", "report"):  # the server's, compare's
+    if path.stem not in ("floor_model", "charts", "drawing", "html", "report"):  # the server's, compare's
         importlib.import_module(".".join((tr.__name__, *path.relative_to(package).with_suffix("").parts)))
 missing = []
 for name in tr.__all__:
