@@ -19,7 +19,7 @@ from triton_regressors.clients.compare.compare import compare
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.commands import query
+from triton_regressors.commands import predict as query
 from triton_regressors.kernels.format.inputs import Inputs, TextInput
 
 pytestmark = pytest.mark.server

@@ -24,8 +24,8 @@ from triton_regressors.clients.compare.figures.comparison import Comparison
 from triton_regressors.clients.compare.figures.results import Point
 from triton_regressors.clients.compare.load.generator import Load
 from triton_regressors.clients.compare.report.report import as_json
-from triton_regressors.commands.serving_memory import Resident, ServingMemory, family, measure, resident
-from triton_regressors.deployment import DOCKER, resources_of, service_name
+from triton_regressors.deploy.manifests import DOCKER, resources_of, service_name
+from triton_regressors.deploy.server_memory import Resident, ServingMemory, family, measure, resident
 from triton_regressors.errors import TritonRegressorsError
 
 CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from triton_regressors.commands.connection import ProtocolName, entry_names
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
 

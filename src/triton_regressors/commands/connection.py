@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 
 if TYPE_CHECKING:
