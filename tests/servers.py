@@ -12,7 +12,7 @@ def triton_server(*args: Any, **options: Any) -> Iterator[TritonServer]:
     """Start `TritonServer(*args, **options)`, and end it at once with its models' processes.
 
     One that is asked to stop looks once a second whether its models have, and takes three seconds. That this leaves
-    nothing behind is tested in clients/test_server.py, and commands and examples stop their servers so.
+    nothing behind is tested in clients/server/test_triton_server.py, and commands and examples stop their servers so.
     """
     server = TritonServer(*args, **options)
     server.start()

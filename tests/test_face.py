@@ -39,7 +39,7 @@ def test_type_checkers_are_told_the_same_places():
 @pytest.mark.parametrize(
     ("used", "not_imported"),
     [
-        ("", ("numpy", "tritonclient", "torch", "sklearn", "triton_regressors.clients.infer")),
+        ("", ("numpy", "tritonclient", "torch", "sklearn", "triton_regressors.clients.client.client")),
         ("tr.Client, tr.AsyncClient, tr.verify, tr.TritonServer", ("torch", "sklearn", "skops", "pandas")),
         ("tr.compare, tr.write_report", ("torch", "sklearn", "skops")),
     ],

@@ -136,8 +136,8 @@ def layer(name: str) -> str:
 def test_the_walk_sees_what_it_should():
     assert len(MODULES) > 100
     assert (f"{PACKAGE}.kernels.format.errors", "top") in ARROWS[f"{PACKAGE}.kernels.plan.plan"]  # relative
-    assert (f"{PACKAGE}.clients.server", "function") in ARROWS[f"{PACKAGE}.commands.serve"]
-    assert (f"{PACKAGE}.clients.infer", "types") in ARROWS[PACKAGE]
+    assert (f"{PACKAGE}.clients.server.triton_server", "function") in ARROWS[f"{PACKAGE}.commands.serve"]
+    assert (f"{PACKAGE}.clients.client.client", "types") in ARROWS[PACKAGE]
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
@@ -228,7 +228,7 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
         ("advise.trial", "exporter.lowering.lower"),
         ("exporter.export", "exporter.publish.config"),  # importing it does without tritonclient's protobuf
         ("exporter.export", "exporter.publish.repository"),
-        ("clients.compare.run", "clients.rows"),  # which brings pandas
+        ("clients.compare.compare", "clients.rows"),  # which brings pandas
         ("kernels.ops.networks.int8_fused", "kernels.ops.networks.int8_hopper"),  # brings Gluon, of use to few GPUs
         ("scoring.loaded_model", "scoring.model_instance"),  # which brings torch
     }

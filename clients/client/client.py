@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.clients.client.calls import Call, Protocol
 from triton_regressors.clients.client.connection import Connection
 from triton_regressors.clients.client.parts import Answers
-from triton_regressors.clients.client.request_flow import hold, hold_side_by_side
+from triton_regressors.clients.client.request_flow import run_concurrently, run_sequentially
 from triton_regressors.clients.client.tensors import Given
 from triton_regressors.clients.errors import (
     InvalidRequest,
@@ -151,7 +151,7 @@ class Client(Connection):
             errors: "stop": a refused row is an error. "row": its answers are NaN, all other rows are answered, and
                 `refused` of the result has the reason for each refused row by its number.
         """
-        return hold(self._dialogues.infer(model, X, outputs, version, errors), self._run)
+        return run_sequentially(self._flows.infer(model, X, outputs, version, errors), self._run)
 
     def predict(
         self,
@@ -177,7 +177,7 @@ class Client(Connection):
 
         The server fills in defaults: `dynamic_batching {}` comes back with max_batch_size as its preferred batch size.
         """
-        return hold(self._dialogues.config(model), self._run)
+        return run_sequentially(self._flows.config(model), self._run)
 
     def statistics(self, model: str) -> dict[str, Any]:
         """Return the server's statistics of a model: the statistics extension's answer as plain values.
@@ -185,7 +185,7 @@ class Client(Connection):
         It is `{"model_stats": [{"name", "version", "inference_count", "inference_stats", "batch_stats", ...}]}`. Times
         are in ns, last_inference in ms since 1970.
         """
-        return hold(self._dialogues.statistics(model), self._run)
+        return run_sequentially(self._flows.statistics(model), self._run)
 
     def index(self) -> list[dict[str, Any]]:
         """Return name, version, state and reason of every model in the server's repositories.
@@ -220,7 +220,7 @@ class Client(Connection):
         """
         if restart:
             self.unload(model)
-        self._dialogues.forget(model)
+        self._flows.forget(model)
         self._run(self._calls.load(model, config, files))
 
     def unload(self, model: str) -> None:
@@ -228,7 +228,7 @@ class Client(Connection):
 
         An unknown model is no error.
         """
-        self._dialogues.forget(model)
+        self._flows.forget(model)
         self._run(self._calls.unload(model))
 
     def ready(self, model: str | None = None) -> bool:
@@ -317,7 +317,7 @@ class AsyncClient(Connection):
         errors: Errors = "stop",
     ) -> Answers:
         """See `Client.infer`."""
-        return await hold_side_by_side(self._dialogues.infer(model, X, outputs, version, errors), self._run)
+        return await run_concurrently(self._flows.infer(model, X, outputs, version, errors), self._run)
 
     async def predict(
         self,
@@ -334,7 +334,7 @@ class AsyncClient(Connection):
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """See `Client.config`."""
-        return await hold_side_by_side(self._dialogues.config(model), self._run)
+        return await run_concurrently(self._flows.config(model), self._run)
 
     async def ready(self, model: str | None = None) -> bool:
         """See `Client.ready`."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from triton_regressors.clients.client.admin_key import own_key
 from triton_regressors.clients.client.calls import Call, Calls, Protocol, typed_error
-from triton_regressors.clients.client.request_flow import Dialogues
+from triton_regressors.clients.client.request_flow import RequestFlows
 from triton_regressors.clients.errors import InvalidRequest
 
 _LOOPBACK = ("127.", "localhost", "[::1]")
@@ -33,7 +33,7 @@ class Connection:
         self.timeout_s = timeout_s
         key = own_key(self.url) if admin_key is None else admin_key
         self._calls = Calls(protocol, timeout_s, load_timeout_s, key)
-        self._dialogues = Dialogues(self._calls)
+        self._flows = RequestFlows(self._calls)
         self._closed = False
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ SHOWN = 8
 """The most models that an error lists; if there are more, those with the names nearest to the requested one."""
 
 
-def there_is(model: str, index: Sequence[Mapping[str, str]]) -> str:
+def available_models(model: str, index: Sequence[Mapping[str, str]]) -> str:
     """Return one sentence about the models of a server, or about this one's versions.
 
     Args:

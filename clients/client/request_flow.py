@@ -1,7 +1,7 @@
-"""The sequences of requests that a client sends to a Triton server for one call, and the handling of the answers.
+"""Request flows: the sequences of requests that one call of a client sends, and the handling of the answers.
 
-A dialogue is a generator, so that `Client` and `AsyncClient` share it: it yields requests and receives their answers,
-or the error of the first request that failed.
+A request flow does no I/O. It is a generator, so that `Client` and `AsyncClient` share it: it yields requests and
+receives their answers, or the error of the first request that failed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.client.calls import Call, Calls
 from triton_regressors.clients.client.configuration import Configuration
-from triton_regressors.clients.client.listing import there_is
+from triton_regressors.clients.client.listing import available_models
 from triton_regressors.clients.client.parts import Answer, Answers, joined, named_row, renumbered
 from triton_regressors.clients.client.tensors import Given, as_frame, some_rows
 from triton_regressors.clients.errors import (
@@ -30,7 +30,7 @@ from triton_regressors.kernels.format.columns_digest import COLUMNS_DIGEST
 T = TypeVar("T")
 Requests: TypeAlias = Sequence[Callable[[], Call[Any]]]
 """Functions that each make a request when it is sent, so that one part of a table at a time is in memory twice."""
-Dialogue: TypeAlias = Generator[Requests, list[Any], T]
+RequestFlow: TypeAlias = Generator[Requests, list[Any], T]
 
 _Answered: TypeAlias = tuple[tuple[object, ...], dict[str, np.ndarray], dict[int, str], bool]
 """The answers' origin, see `Answer`, the outputs, the reason for each refused row, and whether one target is a column.
@@ -46,12 +46,12 @@ ATTEMPTS = 3
 """The number of attempts to send a table if the model is loaded again during each one, with other inputs or as another
 version."""
 
-SIDE_BY_SIDE = 4
+CONCURRENT_PARTS = 4
 """Parts of one table that an AsyncClient sends concurrently."""
 
 
-class Dialogues:
-    """The dialogues of one client, which remembers the configurations of the models that it asked."""
+class RequestFlows:
+    """The request flows of one client, and the configurations of the models that it asked."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -61,20 +61,20 @@ class Dialogues:
         """Forget a model's configuration, so that the next request for the model reads it again."""
         self._known.pop(model, None)
 
-    def config(self, model: str) -> Dialogue[model_config_pb2.ModelConfig]:
+    def config(self, model: str) -> RequestFlow[model_config_pb2.ModelConfig]:
         """Ask for the configuration in use; `infer` uses it from then on."""
         config = yield from self._one(self._calls.config(model), model)
         with suppress(ServerFault):  # `infer` reports a configuration that cannot be read
             self._known[model] = Configuration.of(config)
         return config
 
-    def statistics(self, model: str) -> Dialogue[dict[str, Any]]:
+    def statistics(self, model: str) -> RequestFlow[dict[str, Any]]:
         """Ask for the statistics extension's answer."""
         return self._one(self._calls.statistics(model), model)
 
     def infer(
         self, model: str, X: Given, outputs: Sequence[str], version: str | int, errors: str = "stop"
-    ) -> Dialogue[Answers]:
+    ) -> RequestFlow[Answers]:
         """Ask a model about a table: see `Client.infer`.
 
         The table is converted by the remembered configuration of the model. If that may be out of date without the
@@ -91,7 +91,7 @@ class Dialogues:
         except ModelNotFound as error:
             raise (yield from self._explained(error, model)) from error.__cause__
 
-    def _one(self, call: Call[T], model: str) -> Dialogue[T]:
+    def _one(self, call: Call[T], model: str) -> RequestFlow[T]:
         """Send one request about a model."""
         try:
             (answer,) = yield [lambda: call]
@@ -99,7 +99,7 @@ class Dialogues:
             raise (yield from self._explained(error, model)) from error.__cause__
         return cast(T, answer)
 
-    def _by_row(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> Dialogue[_Answered]:
+    def _by_row(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> RequestFlow[_Answered]:
         """Ask for a table; if a row is refused, ask again without it. The answers to refused rows are NaN.
 
         A refusal names the first wrong row. A table of many rows is then sent in pieces, so that a wrong row causes few
@@ -140,7 +140,7 @@ class Dialogues:
                 whole[name][first : first + len(array)] = array
         return next(iter(origins), ()), whole, dict(sorted(refused.items())), column
 
-    def _infer(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> Dialogue[_Answered]:
+    def _infer(self, model: str, X: Given, outputs: Sequence[str], version: str | int) -> RequestFlow[_Answered]:
         known = self._known.get(model) or (yield from self._learn(model))
         for _ in range(ATTEMPTS):
             used = known
@@ -168,55 +168,55 @@ class Dialogues:
             "attempts. Answers of two versions are not joined; send the table again."
         )
 
-    def _learn(self, model: str) -> Dialogue[Configuration]:
+    def _learn(self, model: str) -> RequestFlow[Configuration]:
         """Ask for a model's configuration, and remember it."""
         (config,) = yield [partial(self._calls.config, model)]
         self._known[model] = found = Configuration.of(config)
         return found
 
-    def _explained(self, error: ModelNotFound, model: str) -> Dialogue[ModelNotFound]:
+    def _explained(self, error: ModelNotFound, model: str) -> RequestFlow[ModelNotFound]:
         """Return the error with the models that the server has; the error alone if this client may not list them."""
         try:
             (index,) = yield [self._calls.index]
         except InferenceError:
             return error
-        return ModelNotFound(f"{error} {there_is(model, index)}")
+        return ModelNotFound(f"{error} {available_models(model, index)}")
 
 
-def hold(dialogue: Dialogue[T], run: Callable[[Call[Any]], Any]) -> T:
-    """Run a dialogue, one request after another."""
+def run_sequentially(flow: RequestFlow[T], send: Callable[[Call[Any]], Any]) -> T:
+    """Run a request flow, one request after another."""
     try:
-        requests = next(dialogue)
+        requests = next(flow)
         while True:
             try:
-                answers = [run(make()) for make in requests]
+                answers = [send(make()) for make in requests]
             except InferenceError as error:
-                requests = dialogue.throw(error)
+                requests = flow.throw(error)
             else:
-                requests = dialogue.send(answers)
+                requests = flow.send(answers)
     except StopIteration as end:
         return cast(T, end.value)
 
 
-async def hold_side_by_side(dialogue: Dialogue[T], run: Callable[[Call[Any]], Awaitable[Any]]) -> T:
-    """Run a dialogue; the parts of a table are sent concurrently."""
+async def run_concurrently(flow: RequestFlow[T], send: Callable[[Call[Any]], Awaitable[Any]]) -> T:
+    """Run a request flow; the parts of a table are sent concurrently."""
     try:
-        requests = next(dialogue)
+        requests = next(flow)
         while True:
             try:
-                answers = await _side_by_side(requests, run)
+                answers = await _all(requests, send)
             except InferenceError as error:
-                requests = dialogue.throw(error)
+                requests = flow.throw(error)
             else:
-                requests = dialogue.send(answers)
+                requests = flow.send(answers)
     except StopIteration as end:
         return cast(T, end.value)
 
 
-async def _side_by_side(requests: Requests, run: Callable[[Call[Any]], Awaitable[Any]]) -> list[Any]:
+async def _all(requests: Requests, send: Callable[[Call[Any]], Awaitable[Any]]) -> list[Any]:
     """Return the answers in order. If requests fail, raise the first one's error once none is outstanding."""
     if len(requests) == 1:
-        return [await run(requests[0]())]
+        return [await send(requests[0]())]
     answers: dict[int, Any] = {}
     failures: dict[int, Exception] = {}
     waiting = iter(enumerate(requests))
@@ -226,11 +226,11 @@ async def _side_by_side(requests: Requests, run: Callable[[Call[Any]], Awaitable
             if failures:
                 return
             try:
-                answers[place] = await run(make())
+                answers[place] = await send(make())
             except Exception as error:
                 failures[place] = error
 
-    await asyncio.gather(*(work() for _ in range(SIDE_BY_SIDE)))
+    await asyncio.gather(*(work() for _ in range(CONCURRENT_PARTS)))
     if failures:
         raise failures[min(failures)]
     return [answers[place] for place in range(len(requests))]

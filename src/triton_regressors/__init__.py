@@ -95,16 +95,16 @@ __all__ = [
 
 _PLACES = {
     "clients.compare.batching": ("BatchingConfiguration",),
-    "clients.compare.comparison": ("Comparison", "IncompleteComparison"),
+    "clients.compare.figures.comparison": ("Comparison", "IncompleteComparison"),
     "clients.compare.errors": ("ComparisonError", "NoAnswers"),
-    "clients.compare.report": ("write_report",),
-    "clients.compare.run": ("compare",),
+    "clients.compare.report.report": ("write_report",),
+    "clients.compare.compare": ("compare",),
     "clients.errors": (
         *("InferenceError", "InvalidRequest", "ModelNotFound", "RequestCancelled", "RequestTimeout", "RowsError"),
         *("ServerError", "ServerFault", "ServerUnavailable"),
     ),
-    "clients.infer": ("AsyncClient", "Client"),
-    "clients.server": ("TritonServer",),
+    "clients.client.client": ("AsyncClient", "Client"),
+    "clients.server.triton_server": ("TritonServer",),
     "clients.verify": ("Verification", "verify"),
     "errors": ("RegistryError",),
     "exporter.compilation": ("Export",),
@@ -118,7 +118,7 @@ _PLACES = {
     "scoring.loaded_model": ("Model", "load"),
 }
 """The source of each name that is imported when it is first used; the imports above tell type checkers the same."""
-_NEEDS = {"clients.compare.report": "compare", "scoring.file_scoring": "score"} | dict.fromkeys(
+_NEEDS = {"clients.compare.report.report": "compare", "scoring.file_scoring": "score"} | dict.fromkeys(
     ("exporter.compilation", "exporter.export", "exporter.files.loading", "exporter.lowering.registry"), "export"
 )
 

@@ -70,7 +70,13 @@ def test_the_image_installs_the_four_packages_at_the_versions_that_the_tests_run
         assert not (version and name in pins) or version == pins[name], name
     assert "--mount=type=bind,source=constraints.txt,target=/tmp/constraints.txt" in DOCKERFILE
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
-    assert rules == ["*", "!clients/private_arguments.py", "!constraints.txt", "!docker/probe.py", "!docker/warm.py"]
+    assert rules == [
+        "*",
+        "!clients/server/private_arguments.py",
+        "!constraints.txt",
+        "!docker/probe.py",
+        "!docker/warm.py",
+    ]
 
 
 def test_nothing_runs_as_root() -> None:

@@ -110,7 +110,7 @@ class Server(NamedTuple):
 def server_options() -> list[str]:
     """The options of docker/compose.yaml, as the container is given them, without the model repository."""
     starter, *command = (word.replace("$$", "$") for word in SERVER["command"][1:])
-    (folder,) = re.findall(r"(?m)^COPY clients/private_arguments\.py (\S+)$", DOCKERFILE)
+    (folder,) = re.findall(r"(?m)^COPY clients/server/private_arguments\.py (\S+)$", DOCKERFILE)
     assert (SERVER["command"][0], starter) == ("python3", f"{folder}private_arguments.py")
     assert command[:2] == ["tritonserver", "--model-repository=/models"]
     return command[2:]
@@ -138,7 +138,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     shutil.copy(ROOT / "model_repository" / "README.md", root / "models")
 
     http, grpc, metrics = free_ports(3)
-    command = [sys.executable, str(ROOT / "clients" / "private_arguments.py"), str(runtime.executable)]
+    command = [sys.executable, str(ROOT / "clients" / "server" / "private_arguments.py"), str(runtime.executable)]
     command += [*server_options(), f"--model-repository={root / 'models'}"]
     command += [f"--backend-directory={runtime.backends}", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
     command += ["--exit-timeout-secs=5"]  # a request to a dead process counts as in flight until then

@@ -1,4 +1,4 @@
-"""A finished comparison: its points, the best of them, and warnings about them; report.py shows it."""
+"""A finished comparison: its points, the best of them, and warnings about them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Comparison:
     def best(self, p99_ms: float | None = None) -> Point:
         """Return the point with the highest throughput whose p99 is within the limit (default: the one asked for).
 
-        Raises ComparisonError, naming the nearest, if there is none; see choose.py for the rules.
+        Raises ComparisonError, naming the nearest, if there is none; see `best_point` for the rules.
         """
         return best_point(self.points, self.p99_ms if p99_ms is None else p99_ms)
 

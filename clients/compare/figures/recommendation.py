@@ -8,13 +8,17 @@ from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.figures.results import Point
 
 SAME_THROUGHPUT = 0.02
-"""Relative random variation of the throughput among configurations that keep up with an open loop."""
+"""In an open loop, two points whose throughputs differ by at most this share count as equally fast.
+
+All configurations that keep up answer the offered rate, so the difference between their throughputs is random.
+"""
 
 
 def best_point(points: Sequence[Point], p99_ms: float | None = None) -> Point:
     """Return the point with the most rows per second among stable ones without errors whose p99 is at most `p99_ms`.
 
-    Open-loop points within 2 % of the most are alike, and the one with the lowest p99 is taken.
+    Open-loop points whose throughput lies within `SAME_THROUGHPUT` of the highest count as equally fast; the one with
+    the lowest p99 is taken.
 
     Raises:
         ComparisonError: no point qualifies. The message names the nearest, or the fastest of those not stable.

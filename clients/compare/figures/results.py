@@ -1,10 +1,11 @@
-"""The results of a comparison: figures per point, and their flat form for tables and files."""
+"""The results of a comparison: the figures of each point, and the metrics that tables and files show of them."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from triton_regressors.clients.compare.batching import BatchingConfiguration
@@ -44,6 +45,87 @@ class Figures:
         return sum(self.errors.values())
 
 
+def number(value: float, digits: int = 3) -> str:
+    """Return a figure for people: thousands separated, `digits` significant digits below 1,000, – for no figure."""
+    if not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if value == 0:
+        return "0"
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def share(value: float) -> str:
+    """Return a share in whole percent."""
+    return f"{value:.0%}" if math.isfinite(value) else "–"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a model under one load: a column of the CSV file and, with a heading, of the table.
+
+    name: the CSV column's. value: the metric in `Figures`. heading: the table column's. text: a cell of the table.
+    meaning: what the table's legend says about it, if the heading is not enough.
+    """
+
+    name: str
+    value: Callable[[Figures], Any]
+    heading: str = ""
+    text: Callable[[float], str] = number
+    meaning: str = ""
+
+
+METRICS = (
+    Metric("requests_per_s", lambda figures: figures.requests_per_s, "requests/s"),
+    Metric("rows_per_s", lambda figures: figures.rows_per_s, "rows/s"),
+    Metric("requests", lambda figures: figures.requests),
+    Metric("latency_p50_ms", lambda figures: figures.latency.p50_ms, "p50 ms"),
+    Metric("latency_p90_ms", lambda figures: figures.latency.p90_ms),
+    Metric("latency_p95_ms", lambda figures: figures.latency.p95_ms),
+    Metric("latency_p99_ms", lambda figures: figures.latency.p99_ms, "p99 ms"),
+    Metric("latency_max_ms", lambda figures: figures.latency.max_ms),
+    Metric("latency_mean_ms", lambda figures: figures.latency.mean_ms),
+    Metric("errors", lambda figures: figures.failed),
+    Metric("answers_checked", lambda figures: figures.answers_checked),
+    Metric(
+        "queue_ms",
+        lambda figures: figures.server.queue_ms,
+        "queue ms",
+        partial(number, digits=2),
+        "a request's mean wait in the server",
+    ),
+    Metric(
+        "compute_ms",
+        lambda figures: figures.server.compute_ms,
+        "compute ms",
+        partial(number, digits=2),
+        "a request's mean time in the model, the copies of its tensors included",
+    ),
+    Metric("compute_input_ms", lambda figures: figures.server.compute_input_ms),
+    Metric("compute_infer_ms", lambda figures: figures.server.compute_infer_ms),
+    Metric("compute_output_ms", lambda figures: figures.server.compute_output_ms),
+    Metric("executions", lambda figures: sum(figures.server.executions_per_batch_size.values())),
+    Metric(
+        "mean_batch_size",
+        lambda figures: figures.server.mean_batch_size,
+        "mean batch",
+        meaning="rows per execution",
+    ),
+    Metric(
+        "client_cpu_share",
+        lambda figures: figures.client_cpu_share,
+        "client CPU",
+        share,
+        "share of one core that the busiest load process took",
+    ),
+    Metric("client_processes", lambda figures: figures.client_processes),
+    Metric("stable", lambda figures: figures.stable),
+    Metric("windows", lambda figures: len(figures.windows)),
+)
+"""All metrics, in the order of the columns; the CSV file, the table and the page go through them."""
+
+
 @dataclass(frozen=True)
 class Point:
     """A configuration under a load: the model's figures and, unless left out, the do-nothing model's."""
@@ -78,33 +160,10 @@ class Point:
             "rows_per_request": self.load.rows,
             "concurrency": self.load.concurrency,
             "rate": self.load.rate,
-            **_flat_figures(self.model),
+            **{metric.name: metric.value(self.model) for metric in METRICS},
             "throughput_of_floor": self.throughput_of_floor,
             "p50_over_floor_ms": self.p50_over_floor_ms,
         }
         if self.floor is not None:
-            row |= {f"floor_{name}": value for name, value in _flat_figures(self.floor).items()}
+            row |= {f"floor_{metric.name}": metric.value(self.floor) for metric in METRICS}
         return row
-
-
-def _flat_figures(figures: Figures) -> dict[str, Any]:
-    server = figures.server
-    return {
-        "requests_per_s": figures.requests_per_s,
-        "rows_per_s": figures.rows_per_s,
-        "requests": figures.requests,
-        **{f"latency_{name}": value for name, value in dataclasses.asdict(figures.latency).items()},
-        "errors": figures.failed,
-        "answers_checked": figures.answers_checked,
-        "queue_ms": server.queue_ms,
-        "compute_ms": server.compute_ms,
-        "compute_input_ms": server.compute_input_ms,
-        "compute_infer_ms": server.compute_infer_ms,
-        "compute_output_ms": server.compute_output_ms,
-        "executions": sum(server.executions_per_batch_size.values()),
-        "mean_batch_size": server.mean_batch_size,
-        "client_cpu_share": figures.client_cpu_share,
-        "client_processes": figures.client_processes,
-        "stable": figures.stable,
-        "windows": len(figures.windows),
-    }

@@ -22,7 +22,7 @@ import numpy as np
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load.jobs import MAX_OUTSTANDING, NO_ANSWER, OK, Armed, Go, Job, Records, Stop
 
-WORKER = "triton_regressors.clients.compare.worker"
+WORKER = "triton_regressors.clients.compare.load.worker"
 CLIENTS_PER_PROCESS = 8
 REQUESTS_PER_S_PER_PROCESS = 1500
 START_TIMEOUT_S = 60.0

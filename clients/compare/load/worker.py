@@ -1,4 +1,4 @@
-"""A load worker process: `python -m triton_regressors.clients.compare.worker`, jobs on stdin, records on stdout.
+"""A load worker process: `python -m triton_regressors.clients.compare.load.worker`, jobs on stdin, records on stdout.
 
 It is started by LoadGenerator, offers one Job after another, and ends when its stdin closes. Ctrl-C reaches the
 parent alone.

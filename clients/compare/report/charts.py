@@ -1,66 +1,49 @@
-"""The two plots of a comparison: latency against throughput, and executions per batch size.
-
-People with any colour vision can tell the colours apart, and every configuration also has its own marker.
-"""
+"""The charts of a comparison: one list, which the page, the PNG files and the tests go through."""
 
 from __future__ import annotations
 
-import io
 import math
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from triton_regressors.clients.compare.figures.results import Figures, Point
+from triton_regressors.clients.compare.figures.comparison import Comparison
+from triton_regressors.clients.compare.figures.results import Figures
 from triton_regressors.clients.compare.load.generator import Load
+from triton_regressors.clients.compare.report.drawing import COLOURS, FAINT, INK, MARKERS, NARROW, STYLE, WIDE
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C", "#9467BD")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-INK, FAINT, GRID = "#2A2A2A", "#6B6B6B", "#D9D9D9"
-"""Colours of text, of secondary text and of grid lines; in the HTML report they become the page's own."""
-FONTS = ("DejaVu Sans", "Helvetica", "Arial", "sans-serif")
-WIDE, NARROW = 10.0, 4.4
-"""Widths of figures in inches; a narrow one can be read on a screen of 400 pixels."""
 MAX_LOADS, MAX_LOADS_NARROW = 4, 2
 MAX_BARS = 64
 SHARE_TICKS = (1, 2, 5, 10, 20, 50, 100)
-STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": list(FONTS),
-    "font.size": 9,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-}
 
 
-def latency_throughput(points: Sequence[Point], p99_ms: float | None = None, narrow: bool = False) -> Figure:
-    """Median and p99 latency in ms (logarithmic) against rows per second, one line per configuration over its loads.
+@dataclass(frozen=True)
+class Chart:
+    """A chart of the report.
 
-    One row of panels for each protocol and number of rows per request; dashed lines are the do-nothing model. `narrow`
-    puts the panels under one another, for a telephone.
+    name: of its PNG file, without the ending. title: its heading in the page. caption: how to read it.
+    draw: makes the figure of a comparison, for a wide screen, and with `narrow` for a telephone.
     """
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Comparison, bool], Figure]
+
+
+def latency_throughput(comparison: Comparison, narrow: bool = False) -> Figure:
+    """Draw median and p99 latency in ms (logarithmic) against rows per second, a line per configuration over its loads.
+
+    Each protocol and number of rows per request has its own row of panels; dashed lines are the do-nothing model.
+    `narrow` puts the panels under one another, for a telephone.
+    """
+    points, p99_ms = comparison.points, comparison.p99_ms
     facets = list(dict.fromkeys((point.load.protocol, point.load.rows) for point in points))
     labels = list(dict.fromkeys(point.configuration.label for point in points))
     with rc_context(STYLE):
@@ -114,12 +97,13 @@ def latency_throughput(points: Sequence[Point], p99_ms: float | None = None, nar
     return figure
 
 
-def batch_sizes(points: Sequence[Point], narrow: bool = False) -> Figure:
-    """Share of executions per batch size in rows: a row of panels per configuration, a column per load.
+def batch_sizes(comparison: Comparison, narrow: bool = False) -> Figure:
+    """Draw the share of executions per batch size in rows: a row of panels per configuration, a column per load.
 
     Each panel has its own vertical scale, so that a wide spread can be seen too. With more than four loads, or two in a
     `narrow` figure for a telephone, only the last ones are shown, which are the heaviest of the last kind.
     """
+    points = comparison.points
     every_load = list(dict.fromkeys(point.load for point in points))
     loads = every_load[-(MAX_LOADS_NARROW if narrow else MAX_LOADS) :]
     labels = list(dict.fromkeys(point.configuration.label for point in points))
@@ -153,31 +137,6 @@ def batch_sizes(points: Sequence[Point], narrow: bool = False) -> Figure:
         left_out = f" (last {len(loads)} loads)" if len(loads) < len(every_load) else ""
         figure.suptitle(f"Share of executions per batch size, %{left_out}", x=0.01, ha="left", fontsize=10)
     return figure
-
-
-def save_png(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG on white, at 150 dots per inch."""
-    with rc_context(STYLE):
-        FigureCanvasAgg(figure)
-        figure.savefig(path, dpi=150, facecolor="white", metadata={"Software": ""})
-
-
-def inline_svg(figure: Figure, title: str) -> str:
-    """Return the figure as an `<svg>` element for an HTML page: no background, text and grid in the page's colours."""
-    buffer = io.StringIO()
-    with rc_context(STYLE):
-        FigureCanvasSVG(figure)
-        figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format")))
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", text)
-    text = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", text, count=1)
-    text = text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
-    for colour, variable in ((INK, "--ink"), (FAINT, "--faint"), (GRID, "--grid")):
-        text = re.sub(colour, f"var({variable})", text, flags=re.IGNORECASE)
-    return text
 
 
 def _curve(axes: Axes, figures: Sequence[Figures], name: str, index: int, floor: bool) -> None:
@@ -255,3 +214,24 @@ def _folded(label: str, width: int = 16) -> str:
         else:
             lines[-1] = f"{lines[-1]} {word}".strip()
     return "\n".join(lines)
+
+
+CHARTS = (
+    Chart(
+        "latency_throughput",
+        "Latency against throughput",
+        "Down and to the right is better. Each line joins one configuration's loads, from the lightest to the "
+        "heaviest. The dashed line is the do-nothing model, which answers zeros without computing, in the same "
+        "run under the same configuration. The latency below that line is the cost of the server and the "
+        "network, not of the model.",
+        latency_throughput,
+    ),
+    Chart(
+        "batch_sizes",
+        "Executions per batch size",
+        "The server's statistics count the rows of each execution. If every execution has the rows of one "
+        "request, nothing was batched.",
+        batch_sizes,
+    ),
+)
+"""All charts, in the order of the page."""

@@ -1,4 +1,4 @@
-"""The report as one HTML page: styles and plots inside, nothing fetched, readable in light and dark."""
+"""The report as one HTML page: styles and charts inside, nothing fetched, readable in light and dark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from html import escape
 from typing import Any
 
 from triton_regressors.clients.compare.figures.comparison import Comparison
-from triton_regressors.clients.compare.report.charts import batch_sizes, inline_svg, latency_throughput
+from triton_regressors.clients.compare.figures.results import Point
+from triton_regressors.clients.compare.report.charts import CHARTS, Chart
+from triton_regressors.clients.compare.report.drawing import inline_svg
+from triton_regressors.clients.compare.report.table import Column, best_or_none, columns, legend
 
 STYLE = """
 :root { color-scheme: light dark; --page: #ffffff; --panel: #f5f6f8; --ink: #1d2129; --faint: #5d6573; --grid: #d8dce3;
@@ -74,14 +77,13 @@ ENVIRONMENT = {
 }
 """Headings of the environment's entries in the report."""
 UNKNOWN = "unknown: the server does not report it"
-TEXT_COLUMNS = ("configuration", "via", "")
 
 
-def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[str]]], best: int | None) -> str:
-    """Return the whole page. `columns`: headings and cells of the table; `best`: the recommended point's number."""
-    points = comparison.points
+def html_report(comparison: Comparison) -> str:
+    """Return the whole page."""
+    points, best = comparison.points, best_or_none(comparison)
     loads = len({point.load for point in points})
-    title = "Latency against throughput"
+    table = columns(points, best)
     sections = [
         f"<h1>Dynamic batching of {escape(comparison.model)}</h1>",
         f'<p class="faint">{counted(len(comparison.configurations), "configuration")} × {counted(loads, "load")}, '
@@ -90,25 +92,10 @@ def html_report(comparison: Comparison, columns: Sequence[tuple[str, Sequence[st
         f'<p class="faint">{escape(comparison.measured_on())}</p>',
         f'<p class="verdict">{escape(comparison.verdict())}</p>',
         *(f'<p class="warning">{escape(warning)}</p>' for warning in comparison.warnings()),
-        f"<h2>{title}</h2>",
-        _figure(
-            [inline_svg(latency_throughput(points, comparison.p99_ms, narrow), title) for narrow in (False, True)],
-            "Down and to the right is better. Each line joins one configuration's loads, from the lightest to the "
-            "heaviest. The dashed line is the do-nothing model, which answers zeros without computing, in the same "
-            "run under the same configuration. The latency below that line is the cost of the server and the "
-            "network, not of the model.",
-        ),
-        "<h2>What the batches held</h2>",
-        _figure(
-            [inline_svg(batch_sizes(points, narrow), "Executions per batch size") for narrow in (False, True)],
-            "The server's statistics count the rows of each execution. If every execution has the rows of one "
-            "request, nothing was batched.",
-        ),
+        *(part for chart in CHARTS for part in (f"<h2>{escape(chart.title)}</h2>", _figure(chart, comparison))),
         "<h2>All points</h2>",
-        _points(columns, [point.configuration.label for point in points], best),
-        '<p class="faint">queue and compute are the server\'s own means per request. of floor: share of the do-nothing '
-        "model's requests per second. client CPU: of the busiest load process, 100 % being one core. "
-        "* recommended, ~ not stable, ! errors.</p>",
+        _points(table, points, best),
+        f'<p class="faint">{escape(legend(table))}</p>',
         "<h2>Configurations</h2>",
         _facts({configuration.label: configuration.describe() for configuration in comparison.configurations}),
         "<h2>How it was measured</h2>",
@@ -130,23 +117,23 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _figure(svgs: Sequence[str], caption: str) -> str:
-    """Return a figure with a plot for wide screens and one for narrow screens; the page shows one of them."""
-    wide, narrow = svgs
+def _figure(chart: Chart, comparison: Comparison) -> str:
+    """Return a chart twice, for wide and for narrow screens; the page shows one of them."""
+    wide, narrow = (inline_svg(chart.draw(comparison, narrow), chart.title) for narrow in (False, True))
     return (
         f'<figure><div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
     )
 
 
-def _points(columns: Sequence[tuple[str, Sequence[str]]], labels: Sequence[str], best: int | None) -> str:
-    kinds = [' class="text"' if heading in TEXT_COLUMNS else "" for heading, _ in columns]
-    head = "".join(f"<th{kind}>{escape(heading)}</th>" for kind, (heading, _) in zip(kinds, columns, strict=True))
+def _points(table: Sequence[Column], points: Sequence[Point], best: Point | None) -> str:
+    kinds = [' class="text"' if column.text else "" for column in table]
+    head = "".join(f"<th{kind}>{escape(column.heading)}</th>" for kind, column in zip(kinds, table, strict=True))
     body = []
-    for index in range(len(labels)):
-        names = ["first"] if index and labels[index - 1] != labels[index] else []
-        names += ["best"] if index == best else []
-        texts = [cells[index] for _, cells in columns]
+    for index, point in enumerate(points):
+        names = ["first"] if index and points[index - 1].configuration != point.configuration else []
+        names += ["best"] if point is best else []
+        texts = [column.cells[index] for column in table]
         row = "".join(f"<td{kind}>{escape(text)}</td>" for kind, text in zip(kinds, texts, strict=True))
         body.append(f'<tr class="{" ".join(names)}">{row}</tr>' if names else f"<tr>{row}</tr>")
     rows = f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody>"

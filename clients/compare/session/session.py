@@ -18,7 +18,7 @@ FLOOR_SOURCE = Path(__file__).with_name("floor_model.py")
 
 
 class Controls(Protocol):
-    """The methods of `triton_regressors.clients.infer.Client` that are needed here."""
+    """The methods of `triton_regressors.clients.client.client.Client` that are needed here."""
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
         """Return the configuration as the server uses it."""

@@ -225,7 +225,8 @@ def compare(
         from triton_regressors.clients.compare.compare import compare as run
         from triton_regressors.clients.compare.errors import ComparisonError
         from triton_regressors.clients.compare.figures.comparison import IncompleteComparison
-        from triton_regressors.clients.compare.report.report import TABLE_WIDTH, rich_table, write_report
+        from triton_regressors.clients.compare.report.report import write_report
+        from triton_regressors.clients.compare.report.table import TABLE_WIDTH, rich_table
         from triton_regressors.clients.compare.session.signals import interrupting
     console = Console()
     if not console.is_terminal:

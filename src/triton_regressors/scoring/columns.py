@@ -1,4 +1,4 @@
-"""Conversion of tables to the tensors of requests, by the rules of `clients/tensors.py`, with a fast path.
+"""Conversion of tables to the tensors of requests, by the rules of `clients/client/tensors.py`, with a fast path.
 
 Columns of plain numbers are copied contiguously, and the matrix is a view of them. On a CPU the entry transposes each
 batch when it stages it, in memory that stays in a core's cache, so that consecutive numbers are written close together;

@@ -3,7 +3,7 @@ import pytest
 
 from triton_regressors.clients import errors
 from triton_regressors.clients.client.client import Client
-from triton_regressors.clients.client.listing import there_is
+from triton_regressors.clients.client.listing import available_models
 from triton_regressors.clients.server.triton_server import TritonServer
 
 
@@ -46,11 +46,11 @@ MANY = [row(f"model_{number:02}") for number in range(40)]
     ],
 )
 def test_what_there_is(model: str, index: list[dict[str, str]], says: str) -> None:
-    assert there_is(model, index) == says
+    assert available_models(model, index) == says
 
 
 def test_of_many_models_the_nearest_names_are_listed() -> None:
-    text = there_is("modl_37", MANY)
+    text = available_models("modl_37", MANY)
     assert "'model_37'" in text
     assert text.count("'model_") == 8
     assert text.endswith(" and 32 more.")

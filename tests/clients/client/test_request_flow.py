@@ -13,7 +13,7 @@ from triton_regressors.clients import errors
 from triton_regressors.clients.client.calls import Call
 from triton_regressors.clients.client.client import AsyncClient, Client
 from triton_regressors.clients.client.configuration import REQUEST_BYTES
-from triton_regressors.clients.client.request_flow import SIDE_BY_SIDE
+from triton_regressors.clients.client.request_flow import CONCURRENT_PARTS
 from triton_regressors.clients.server.triton_server import TritonServer
 
 pytestmark = pytest.mark.server
@@ -351,7 +351,7 @@ def test_parts_go_side_by_side_within_a_bound(
         url = server.grpc_url if protocol == "grpc" else server.http_url
         async with AsyncClient(url, protocol) as client:
             np.testing.assert_array_equal(await client.predict("houses", NUMBERS), answers(HOUSES))
-            assert watched.most == SIDE_BY_SIDE
+            assert watched.most == CONCURRENT_PARTS
 
             slow = NUMBERS.copy()
             slow[:, 1] = -1

@@ -34,6 +34,7 @@ from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.figures.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.figures.results import Figures, Point
 from triton_regressors.clients.compare.load.jobs import poisson_arrivals
+from triton_regressors.clients.compare.report.charts import CHARTS
 from triton_regressors.clients.compare.report.report import write_report
 from triton_regressors.clients.compare.session.lock import lock_file, only_comparison
 from triton_regressors.clients.compare.session.session import floor_name
@@ -214,8 +215,7 @@ def test_report_of_a_real_run(finished: Comparison, tmp_path: Path) -> None:
         "report.html",
         "points.csv",
         "comparison.json",
-        "latency_throughput.png",
-        "batch_sizes.png",
+        *(f"{chart.name}.png" for chart in CHARTS),
     }
     assert not re.findall(r"https?://", page)
     document = json.loads((tmp_path / "comparison.json").read_text())
@@ -472,7 +472,7 @@ def test_one_comparison_of_a_model_at_a_time(server: TritonServer, repository: P
 
 def test_a_comparison_that_was_killed_is_not_running() -> None:
     code = (
-        "import time; from triton_regressors.clients.compare.lock import only_comparison as lock\n"
+        "import time; from triton_regressors.clients.compare.session.lock import only_comparison as lock\n"
         "with lock('m', ['127.0.0.1:1']): print('locked', flush=True); time.sleep(600)"
     )
     with running([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:

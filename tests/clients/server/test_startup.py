@@ -46,7 +46,7 @@ def test_port_taken_while_the_server_starts(repository: Path, monkeypatch: pytes
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ports = {"gRPC": 0, "HTTP": taken.getsockname()[1], "metrics": 0}
-        picked = "triton_regressors.clients.server.pick_ports"
+        picked = "triton_regressors.clients.server.triton_server.pick_ports"
         with socket.socket() as a, socket.socket() as b:
             a.bind(("127.0.0.1", 0))
             b.bind(("127.0.0.1", 0))

@@ -165,7 +165,7 @@ def test_nothing_survives_a_killed_server(repository: Path) -> None:
 
 def test_nothing_survives_a_killed_parent(repository: Path) -> None:
     code = (
-        "import sys, time, pathlib; from triton_regressors.clients.server import TritonServer\n"
+        "import sys, time, pathlib; from triton_regressors.clients.server.triton_server import TritonServer\n"
         f"server = TritonServer([pathlib.Path({str(repository)!r})]); server.start()\n"
         "print(server.pid, server._scratch, server._shm_prefix, flush=True); time.sleep(600)"
     )

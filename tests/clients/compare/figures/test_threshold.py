@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.compare.report.test_report import figures
+from tests.clients.compare.points import figures
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.figures.comparison import Comparison
