@@ -38,8 +38,8 @@ SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
 
 INTRODUCTION = """# Benchmarks
 
-Made by `python -m benchmarks.figures.tables`; do not edit. How this is measured, what the figures do not say, and how
-to repeat it, is in [benchmarks/README.md](../benchmarks/README.md).
+Made by `python -m benchmarks.figures.tables`; do not edit. [METHOD.md](../benchmarks/METHOD.md) says how this is
+measured and what the figures do not say, [README.md](../benchmarks/README.md) how to repeat it.
 
 Scikit-learn searches its rows for NaN and infinity unless it is told not to, and so does an entry on the server; both
 are timed with that search and without.
