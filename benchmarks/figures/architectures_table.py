@@ -27,7 +27,7 @@ longer that is than the same kernel would take if its float64 instructions took 
 
 
 def architectures_section() -> str:
-    """Return the section, the empty string where nothing was counted."""
+    """Return the section, the empty string if nothing was counted."""
     if not FILE.exists():
         return ""
     return section(json.loads(FILE.read_text(encoding="utf-8")))
@@ -61,7 +61,7 @@ def bounds_rows(cases: Sequence[Mapping[str, Any]], gpus: Sequence[Gpu], *, bus:
 
 
 def bound(found: Mapping[str, Any] | None, *, bus: bool) -> str:
-    """Return a bound as a table shows it; a dash where there is none."""
+    """Return a bound as a table shows it; a dash if there is none."""
     if found is None:
         return "–"
     times = found["ns_per_row"]

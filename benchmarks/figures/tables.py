@@ -3,7 +3,7 @@
     python -m benchmarks.figures.tables [--check]
 
 With --check nothing is written; the exit code is 1 if a page is not what the JSON gives. `served_tables.py` makes the
-tables of what a server answered, `gpu_or_cpu_page.py` the page on when a GPU makes sense.
+server's tables, `gpu_or_cpu_page.py` the page on when a GPU makes sense.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def predict_section(document: Document, where: str) -> str:
 
 
 def cost_of_fp64_in_process(document: Document) -> list[str]:
-    """Return what FP64 costs each model and engine by batch size; nothing where it was not measured."""
+    """Return the cost of FP64 in each model and engine by batch size; nothing if it was not measured."""
     rows = []
     for model in document["models"]:
         shown = [point for point in model["points"] if point["rows"] in SHOWN_ROWS]
