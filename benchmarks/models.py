@@ -80,7 +80,7 @@ class Model:
 
     @cached_property
     def onnx(self) -> bytes | str:
-        """The estimator as skl2onnx converts it, neighbours and Gaussian processes the fast way; or the reason why not."""
+        """The estimator as skl2onnx converts it, neighbours and Gaussian processes the fast way; or why it cannot."""
         options = {kind: {"optim": "cdist"} for kind in (KNeighborsRegressor, GaussianProcessRegressor)}
         own = {kind: option for kind, option in options.items() if isinstance(self.estimator, kind)}
         try:

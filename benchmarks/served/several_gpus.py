@@ -1,4 +1,4 @@
-"""Several GPUs on one Triton server: the same bits from each, and what instances on all of them answer against one.
+"""Several GPUs on one Triton server: the same bits from each, and the throughput of all of them against one.
 
     python -m benchmarks.served.several_gpus [--quick] [--rounds N] [--generator perf_analyzer] [--models forest]
                                                [--output DIR]       needs two GPUs
@@ -52,12 +52,12 @@ Places = dict[str, list[int]]
 
 
 def places(gpus: int) -> Places:
-    """Return which GPUs an entry has instances on, by the place's name."""
+    """Return the GPUs of an entry's instances, by the place's name."""
     return {**{f"GPU {number}": [number] for number in range(gpus)}, ALL: list(range(gpus))}
 
 
 def served_name(model: str, place: str) -> str:
-    """Return what an entry is called on the server."""
+    """Return an entry's name on the server."""
     return f"{model}_{place.replace(' ', '_')}"
 
 
@@ -85,7 +85,7 @@ def write_repository(directory: Path, sources: Sequence[Model], where: Places, k
 
 
 def rows_of(source: Model) -> np.ndarray:
-    """Return the rows that every entry of a model is asked for."""
+    """Return the rows that every entry of a model answers."""
     return source.rows(max(SIZES), seed=5).astype(np.float32)
 
 

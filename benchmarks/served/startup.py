@@ -1,11 +1,11 @@
-"""What kernels compiled ahead are worth: how long a server takes until it is ready, without and with them.
+"""Gain of kernels compiled ahead: the time until a server is ready, without and with them.
 
     python -m benchmarks.served.startup [--quick] [--rounds N] [--models nothing linear all] [--output DIR]
 
 Each family's model of medium size is served alone, and then all of them together. A start ends when the Triton
 server has loaded every entry, which has then answered its golden rows; its kernels come from an empty cache, or from
 one that docker/warm.py has filled as it does for an image. A repository of one model that does nothing is started
-beside them: what it takes is the server's own time.
+beside them: its time is the server's own.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_repository(directory: Path, name: str) -> None:
 
 
 def caches(directory: Path) -> dict[str, str]:
-    """Return the environment that has kernels' caches in a directory."""
+    """Return the environment variables that put kernels' caches into a directory."""
     return {"TRITON_CACHE_DIR": str(directory / "triton"), "CUDA_CACHE_PATH": str(directory / "cuda")}
 
 
@@ -85,7 +85,7 @@ def warm(repository: Path, cache: Path) -> None:
 
 
 def measure(repository: Path, rounds: int, *, compiles: bool) -> dict[str, list[float]]:
-    """Return the seconds of starts from an empty cache, ordered, and from one filled ahead where there is any."""
+    """Return the seconds of starts from an empty cache, ordered, and from one filled ahead if there is any."""
     found: dict[str, list[float]] = {"empty_s": []}
     with tempfile.TemporaryDirectory() as scratch:
         filled = Path(scratch) / "filled"
