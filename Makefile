@@ -59,7 +59,7 @@ docs: setup  ## Build the site of README.md and docs/ into build/site, and check
 
 pages: setup  ## Make the generated pages, and what the examples of the others print, anew
 	$(BIN)/python -m docs.estimators
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.figures.tables
 	$(BIN)/python -m gallery.pictures
 	$(BIN)/python -m gallery.page
 	$(BIN)/python -m docs.examples

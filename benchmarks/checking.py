@@ -1,4 +1,4 @@
-"""Answers are compared with float64 before anything is timed: a fast wrong answer is no result."""
+"""Comparison of answers with float64 before anything is timed: a fast wrong answer is no result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK_BYTES = 2**28
 
 
 class WrongAnswerError(Exception):
-    """A contender's answers are not what float64 says."""
+    """A contender's answers differ from float64."""
 
 
 def poison(outputs: Sequence[torch.Tensor]) -> None:

@@ -1,6 +1,6 @@
 """The conditions of a figure besides the code: the machine and the versions.
 
-No dates, so that the difference between two runs shows what moved.
+Results hold no dates, so that the difference between two runs shows what moved.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def busy() -> bool:
 
 
 def device_name() -> str:
-    """Return the GPU's name, or the processor's and how many of its cores are ours."""
+    """Return the GPU's name, or the processor's with the number of cores for this process."""
     if torch.cuda.is_available():
         return str(torch.cuda.get_device_name())
     return f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores"
@@ -65,7 +65,7 @@ def slug(name: str) -> str:
 
 
 def save(directory: Path, benchmark: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> Path:
-    """Write one benchmark's results into the directory, and say where."""
+    """Write one benchmark's results into the directory, and print the path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{benchmark}.json"
     document = {"benchmark": benchmark, "environment": environment(), "settings": dict(settings), **results}
@@ -84,9 +84,9 @@ def save_models(
     among: str = "models",
     key: str = "model",
 ) -> Path:
-    """Write the results of models, and of those not among them what the file holds from such a machine and settings.
+    """Write the results of models, and keep other models' results in the file from the same machine and settings.
 
-    The file has them as the list `among`, in which `key` says whose each is.
+    The file has them as the list `among`, in which `key` names each result's model.
     """
     path = directory / f"{benchmark}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -101,7 +101,7 @@ def save_models(
 
 
 def default_directory() -> Path:
-    """Return where this machine's results lie."""
+    """Return the directory of this machine's results."""
     return RESULTS / slug(device_name())
 
 

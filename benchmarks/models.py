@@ -30,14 +30,14 @@ from triton_regressors.kernels.plan.plan import Plan
 FIT_ROWS = 4000
 
 DTYPES = {"fp32": "float32", "fp64": "float64"}
-"""What an entry's numbers come in, as `export` names it, and the dtype of rows."""
+"""The types of an entry's input numbers, as `export` names them, and the dtypes of rows."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model under measurement: `make` is an unfitted estimator, `targets` how many columns it predicts.
+    """A model under measurement: `make` returns an unfitted estimator, which predicts `targets` columns.
 
-    What it was asked for it keeps, pickled too where `make` can be: the fitted estimator, its plans, its graph.
+    The fitted estimator, its plans and its graph are kept once made, in a pickle too if `make` can be pickled.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Model:
             return self.make().fit(X, y if self.targets > 1 else y[:, 0])
 
     def sample(self, input: str = "fp32") -> np.ndarray:
-        """Return rows to verify an entry on whose numbers come in that type, "fp32" or "fp64"."""
+        """Return rows to verify an entry on, for numbers in "fp32" or "fp64"."""
         return self.rows(1024, seed=3).astype(DTYPES[input])
 
     def plan(self, input: str = "fp32") -> Plan:
-        """Compile for "fp32" or "fp64"; the parity with the estimator is measured, and demanded, on the way."""
+        """Compile for "fp32" or "fp64"; parity with the estimator is measured and required."""
         if input not in self._plans:
             compilation = compile_estimator(self.estimator, sample=self.sample(input), input=input)
             parity = compilation.report.outputs["y"]
@@ -80,7 +80,7 @@ class Model:
 
     @cached_property
     def onnx(self) -> bytes | str:
-        """The estimator as skl2onnx converts it, neighbours and Gaussian processes the fast way; or why it does not."""
+        """The estimator as skl2onnx converts it, neighbours and Gaussian processes the fast way; or why it cannot."""
         options = {kind: {"optim": "cdist"} for kind in (KNeighborsRegressor, GaussianProcessRegressor)}
         own = {kind: option for kind, option in options.items() if isinstance(self.estimator, kind)}
         try:
@@ -145,7 +145,7 @@ MODELS = (
 
 
 def _sized(family: str, title: str, *sizes: tuple[str, int, Callable[[], Any], int]) -> tuple[Model, ...]:
-    """Return models of one family; a size is words for the title, its features, what makes it, rows to fit on."""
+    """Return models of one family; a size is words for the title, features, the estimator's maker, rows to fit on."""
     return tuple(
         Model(f"{family}_{size}", f"{title}, {words}", n_features, make, fit_rows=fit_rows)
         for size, (words, n_features, make, fit_rows) in zip(SIZES, sizes, strict=True)

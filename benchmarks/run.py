@@ -1,6 +1,6 @@
 """Runs every benchmark that this machine can run, each in a process of its own, and makes the tables anew.
 
-python -m benchmarks.run [--quick] [--only predict worth families_gpu served ...] [--output DIR] [--no-tables]
+python -m benchmarks.run [--quick] [--only cpu.predict gpu.families served.batching ...] [--output DIR] [--no-tables]
 """
 
 from __future__ import annotations
@@ -16,35 +16,34 @@ import torch
 from benchmarks.environment import RESULTS, default_directory
 
 BENCHMARKS = (
-    "predict",
-    "worth",
-    "kernels_gpu",
-    "families_gpu",
-    "unlike_rows",
-    "host_to_host",
-    "in_process",
-    "scoring",
-    "served",
-    "requests",
-    "several_gpus",
-    "startup",
-    "observer",
-    "large",
+    "cpu.predict",
+    "cpu.gpu_or_cpu",
+    "gpu.kernels",
+    "gpu.families",
+    "gpu.unlike_rows",
+    "gpu.host_to_host",
+    "cpu.in_process",
+    "cpu.scoring",
+    "served.batching",
+    "served.requests",
+    "served.several_gpus",
+    "served.startup",
+    "cpu.observer",
+    "served.large_exports",
 )
-ON_A_GPU = ("kernels_gpu", "families_gpu", "unlike_rows", "host_to_host", "startup")
-ON_A_SERVER = ("scoring", "served", "requests", "several_gpus", "startup", "large")
-WITH_A_GENERATOR = ("served", "requests", "several_gpus")
+WITH_A_GENERATOR = ("served.batching", "served.requests", "served.several_gpus")
 
 
 def missing(benchmark: str) -> str:
     """Return why this machine cannot run a benchmark, or nothing."""
-    if benchmark in ON_A_GPU and not torch.cuda.is_available():
+    room = benchmark.partition(".")[0]
+    if (room == "gpu" or benchmark == "served.startup") and not torch.cuda.is_available():
         return "torch finds no CUDA GPU"
-    if benchmark == "several_gpus" and torch.cuda.device_count() < 2:
+    if benchmark == "served.several_gpus" and torch.cuda.device_count() < 2:
         return "torch finds fewer than two CUDA GPUs"
-    if benchmark == "scoring" and importlib.util.find_spec("pyarrow") is None:
+    if benchmark == "cpu.scoring" and importlib.util.find_spec("pyarrow") is None:
         return "pyarrow is not installed"
-    if benchmark in ON_A_SERVER and importlib.util.find_spec("tritonclient") is None:
+    if (room == "served" or benchmark == "cpu.scoring") and importlib.util.find_spec("tritonclient") is None:
         return "tritonclient is not installed"
     return ""
 
@@ -70,14 +69,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="short measurements, to see that all is well")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS), help="which benchmarks")
-    parser.add_argument("--generator", default="builtin", help="what sends requests in served: builtin, perf_analyzer")
+    parser.add_argument("--generator", default="builtin", help="what sends requests: builtin, perf_analyzer")
     parser.add_argument("--output", type=Path, default=None, help="directory of the JSON files, default by device")
     parser.add_argument("--no-tables", action="store_true", help="leave docs/benchmarks.md and the plots as they are")
     arguments = parser.parse_args()
     directory = arguments.output or default_directory()
     failed = run(arguments.only, directory, quick=arguments.quick, generator=arguments.generator)
     if not arguments.no_tables and directory.resolve().parent == RESULTS.resolve():
-        failed += ["tables"] * bool(subprocess.run([sys.executable, "-m", "benchmarks.tables"], check=False).returncode)
+        command = [sys.executable, "-m", "benchmarks.figures.tables"]
+        failed += ["figures.tables"] * bool(subprocess.run(command, check=False).returncode)
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 

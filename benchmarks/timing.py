@@ -1,12 +1,12 @@
-"""How the benchmarks time.
+"""The timing of all benchmarks.
 
 Contenders are timed in the same run and take turns: a block of calls of one, a block of the next, and again, in another
 order each round, so that a machine that slows down slows them all. Every block begins with calls that are not timed.
 Calls rotate among several inputs, so that no contender finds its rows in a cache only because it was just there.
-Figures are medians, beside them the 10th and 90th percentile and how far the blocks' own medians lie apart.
+Figures are medians, with the 10th and 90th percentile and the distance between the blocks' own medians.
 
 On a host every call is timed by `perf_counter_ns`, from the call to its return. On a CUDA device the calls on all
-inputs are captured into one graph, so that no launch of Python's waits between them, and a replay is timed by events.
+inputs are captured into one graph, so that no launch waits for Python between them, and a replay is timed by events.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import torch
 
 @dataclass(frozen=True)
 class Contender:
-    """Something to time: `call(i)` works on input number `i`; `context` is entered around its calls, untimed.
+    """A function to time: `call(i)` works on input number `i`; `context` is entered around its calls, untimed.
 
-    `graph`: whether device time is that of a captured graph of the calls.
+    If `graph`, device time is that of a captured graph of the calls.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Contender:
 class Timing:
     """One contender's time per call in microseconds.
 
-    `median_us`, `p10_us` and `p90_us` are over all samples. `spread` is how far the blocks' medians lie apart, largest
-    less smallest, as a share of the median: differences between contenders that are smaller mean nothing.
+    `median_us`, `p10_us` and `p90_us` are over all samples. `spread` is the largest of the
+    blocks' medians less the smallest, as a share of the median: smaller differences between contenders mean nothing.
     """
 
     median_us: float
@@ -72,8 +72,8 @@ class Timing:
 class Effort:
     """The duration of a measurement.
 
-    `rounds` of blocks of `block_s` each, with `pause_s` before a block, in which threads of the one before stop
-    spinning. A contender that has taken `contender_s` is left out of further rounds once it had `least_rounds`.
+    It has `rounds` of blocks of `block_s` each, with `pause_s` before a block, in which the threads of the block before
+    stop spinning. A contender that has taken `contender_s` is left out of further rounds once it had `least_rounds`.
     """
 
     rounds: int = 11
@@ -100,7 +100,7 @@ def time_on_host(contenders: Sequence[Contender], inputs: int, effort: Effort) -
 
 
 def take_turns(names: Sequence[str], block: Callable[[str, float], list[float]], effort: Effort) -> dict[str, Timing]:
-    """Time blocks in turn; `block(name, duration_s)` makes one of that contender and returns its times in µs."""
+    """Time blocks in turn; `block(name, duration_s)` runs one of that contender and returns its times in µs."""
     _check_names(names)
     blocks: dict[str, list[list[float]]] = {name: [] for name in names}
     spent = dict.fromkeys(names, 0.0)
@@ -143,7 +143,7 @@ def time_on_device(
     """Return each contender's device time per call, by replaying a graph of its calls on all inputs.
 
     A contender that cannot be captured is called from Python between the same events, and its method says so. On a CPU,
-    where the scripts only try themselves out, calls are timed on the host.
+    on which dry runs try a script out, calls are timed on the host.
     """
     if device.type != "cuda":
         return time_on_host(contenders, inputs, ONE_CALL)
@@ -168,14 +168,14 @@ def time_on_device(
 
 
 def rotated(items: Sequence[str], number: int) -> list[str]:
-    """Return the items beginning with another one each round, every second round backwards."""
+    """Return the items from another start each round, every second round backwards."""
     first = number % len(items)
     turned = [*items[first:], *items[:first]]
     return turned[::-1] if number % 2 else turned
 
 
 def input_count(bytes_each: int, *, least: int = 4, most: int = 64, total_bytes: int = 64 * 2**20) -> int:
-    """Return among how many inputs to rotate: enough to fill `total_bytes`, within `least` and `most`."""
+    """Return the number of inputs to rotate among: enough to fill `total_bytes`, within `least` and `most`."""
     return min(max(-(-total_bytes // max(bytes_each, 1)), least), most)
 
 
@@ -185,7 +185,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _capture(contender: Contender, inputs: int) -> tuple[Callable[[], None], str]:
-    """Return what makes the contender's calls on all inputs, and by which method."""
+    """Return a function that makes the contender's calls on all inputs, and the method's name."""
 
     def call_all() -> None:
         for i in range(inputs):
@@ -204,7 +204,7 @@ def _capture(contender: Contender, inputs: int) -> tuple[Callable[[], None], str
 
 
 def capture(work: Callable[[], Any]) -> Callable[[], None]:
-    """Return what replays a CUDA graph of `work`, which is called twice before."""
+    """Return a function that replays a CUDA graph of `work`, which is called twice before."""
     work()
     work()
     torch.cuda.synchronize()

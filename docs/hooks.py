@@ -24,7 +24,7 @@ TAKEN = (
     "docker/README.md",
     "docker/kubernetes/README.md",
     "model_repository/README.md",
-    "benchmarks/README.md",
+    "benchmarks/*.md",
     "benchmarks/results/*/*.png",
 )
 

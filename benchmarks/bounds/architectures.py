@@ -1,17 +1,17 @@
-"""What bounds each family on GPUs that are not at hand, and what float64 costs there, from machine code and rates.
+"""Bounds of each family on GPUs that are not at hand, and the cost of float64 there, from machine code and rates.
 
-    python -m benchmarks.architectures [--only neighbors expansions] [--gpus T4 L4] [--output FILE]       needs no GPU
+    python -m benchmarks.bounds.architectures [--only neighbors expansions] [--gpus T4 L4] [--output FILE]  needs no GPU
 
-Each plan's launches are recorded as the GPU's own compute capability, processors and shared memory would have them,
-compiled for it, and the instructions of some programs of each grid are counted by following their machine code
-(`sass_execution.py`); where rows decide how often a loop runs, the interpreter counted it (`loop_passes.py`). Times
-the number of programs, that is what a batch executes; `counters.py` compares it with an H200's own counters. Divided by
-the published rates (`gpu_rates.py`) it is the least time that each pipe takes for a row; the largest, beside memory and
-the bus, bounds the whole.
+Each plan's launches are recorded as the GPU's compute capability, multiprocessors and shared memory shape them, and are
+compiled for that GPU. The instructions of some programs of each grid are counted by following their machine code
+(`sass_execution.py`). If rows decide how often a loop runs, the interpreter counts the passes (`loop_counts.py`). These
+counts times the number of programs are the instructions of a batch; `hardware_counters.py` compares them with an H200's
+own counters. Divided by the published rates (`gpu_rates.py`) they give the least time that each pipe takes for a row.
+The longest of these times and those of memory and the bus bounds the whole.
 
-Memory is what has to move at least: rows, answers, all that kernels hand to each other, and the model once a batch. The
-bus is the plan's input in one direction and its outputs in the other. Latency, caches' bandwidth and clocks below the
-boost clock only make real times longer.
+Memory traffic is the least that has to move: rows, answers, all that kernels hand to each other, and the model once a
+batch. The bus carries the plan's input in one direction and its outputs in the other. Latency, the bandwidth of caches
+and clocks below the boost clock only make real times longer.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FAMILIES = ("linear", "gaussian_process", *families.FAMILIES)
 LINEAR = ("ridge", "polynomial_2", "polynomial_3")
 FEW_PROGRAMS, SAMPLED = 4, 20
 NOT_ENTERED = ("descend", "metric_by_features")
-"""Functions that rows without missing numbers, and away from points, do not enter where there is another way."""
+"""Functions that are not entered by rows without missing numbers and away from points, if there is another way."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Load:
-    """What a row costs: warp instructions by opcode, all that are issued, bytes of memory and of the bus."""
+    """The cost of a row: warp instructions by opcode, all issued instructions, bytes of memory and of the bus."""
 
     executed: Mapping[str, float]
     issued: float
@@ -111,7 +111,7 @@ def _as_exported(chosen: Sequence[str], toy: bool) -> Iterator[Work]:
             found_works = chosen_neighbors(toy) if family == "neighbors" else families.works(CPU, [family], toy)
             for found in found_works:
                 if found.beside is not None:
-                    continue  # it descends as others do, but in a loop that the program ends with, which none follows
+                    continue  # its loop ends the program, and none follows such a loop; it descends as the others do
                 many = NEIGHBOR_ROWS if family == "neighbors" and not toy else rows
                 yield Work(family, found.title, found.plan, many)
 
@@ -154,9 +154,9 @@ def counts(
 def of_program(launch: Recorded, gpu: Gpu, memory: Memory, passes: Mapping[str, float]) -> Counts:
     """Return what a program of a launch executes in the mean, with loops that rows decide at their means.
 
-    Of the first axis with many programs two are followed, and more where these differ, as those do that go through
-    rows in turns; of another axis it is the one in the middle. Means lie between whole numbers: what is counted is
-    linear in each, and weighted accordingly.
+    On a first axis with many programs, two are followed, and more if these two differ, as programs that go through
+    rows in turns do. On another such axis, the middle program is followed. Mean passes lie between whole numbers: the
+    counts are linear in each mean, and are weighted accordingly.
     """
     compiled = compile_recorded(launch, gpu.capability)
     code, bank = disassemble(compiled.asm["cubin"]), constant_bank(launch, gpu.capability)
@@ -186,7 +186,7 @@ def of_program(launch: Recorded, gpu: Gpu, memory: Memory, passes: Mapping[str, 
 
 
 def bounds(found: Load, gpu: Gpu) -> dict[str, float]:
-    """Return the least time of a row in nanoseconds, by what takes it."""
+    """Return the least time of a row in nanoseconds, by the pipe, memory or bus that takes it."""
     times = seconds(found.executed, found.issued, gpu)
     times[MEMORY] = found.memory_bytes / (gpu.memory_gb_s * 1e9)
     times[BUS] = found.bus_bytes / (gpu.pcie_gb_s * 1e9)
@@ -236,7 +236,7 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     passes = counted(arguments.toy) if "neighbors" in arguments.only else {}
     gpus = [gpu for gpu in GPUS if gpu.name in arguments.gpus]
-    with tempfile.TemporaryDirectory() as cache:  # what was compiled elsewhere names files that may be gone
+    with tempfile.TemporaryDirectory() as cache:  # kernels compiled elsewhere name source files that may be gone
         triton.knobs.cache.dir = cache
         found = [measure(work, gpus, passes.get(work.title, {})) for work in works(arguments.only, arguments.toy)]
     if arguments.toy:

@@ -1,13 +1,13 @@
-"""What GPUs reach at most, as published, and which of their pipes an instruction takes.
+"""Published peak rates of GPUs, and the pipe that each instruction takes.
 
-Multiprocessors, clocks (the boost clock that the published float32 rate is made of), float32, float64 and matrix rates
-(dense, float32 sums), bandwidths and buses are the data sheets', compared with listings of these that others publish.
-They agree but for two: the H200's 4,800 GB/s stood in none, and a listing gives the A10 a float64 unit for 32 float32
-units, where GA102's whitepaper has two for 128. Turing, GA102 and Ada have two float64 units a multiprocessor, which
-also execute float64 matrix instructions and, as taken here, conversions.
+Multiprocessors, clocks (the boost clock behind the published float32 rate), float32, float64 and matrix rates (dense,
+float32 sums), bandwidths and buses come from the data sheets and were compared with listings that others publish. They
+agree but for two figures: no listing had the H200's 4,800 GB/s, and one listing gives the A10 a float64 unit for 32
+float32 units, while GA102's whitepaper has two for 128. Turing, GA102 and Ada have two float64 units a multiprocessor,
+which also execute float64 matrix instructions and, by assumption, conversions.
 
-Results per clock and multiprocessor of integers, conversions and special functions are the CUDA C++ Programming
-Guide's, "Throughput of Native Arithmetic Instructions", and bytes of shared memory per clock the whitepapers'; these
+Results per clock and multiprocessor of integers, conversions and special functions come from the CUDA C++ Programming
+Guide, "Throughput of Native Arithmetic Instructions", and bytes of shared memory per clock from the whitepapers. These
 were compared with nothing else.
 """
 
@@ -52,10 +52,10 @@ class Gpu:
         capability: compute capability, 75 for 7.5.
         clock_ghz: boost clock.
         float32, float64: additions, multiplications or both fused in one, per clock and multiprocessor.
-        float64_matrix: the same of float64 matrix instructions; equal to `float64` where the same units execute them.
+        float64_matrix: the same for float64 matrix instructions; equal to `float64` if the same units execute them.
         float64_conversions: conversions from and to 64-bit types per clock and multiprocessor.
-        float16_tflops, tf32_tflops: dense matrix products with float32 sums; 0 where there are none.
-        load_bytes: of shared memory or L1 cache per clock and multiprocessor.
+        float16_tflops, tf32_tflops: dense matrix products with float32 sums; 0 if there are none.
+        load_bytes: bytes of shared memory or L1 cache per clock and multiprocessor.
         memory_gb_s: GPU memory's bandwidth, GB/s.
         pcie_gb_s: the bus's bandwidth in each direction, GB/s.
         source: the data sheet.
@@ -84,7 +84,7 @@ class Gpu:
 
     @property
     def float64_tflops(self) -> float:
-        """The published float64 rate, matrix instructions left out."""
+        """The published float64 rate without matrix instructions."""
         return 2e-3 * self.float64 * self.multiprocessors * self.clock_ghz
 
 
@@ -109,7 +109,7 @@ def float64_instructions(executed: Mapping[str, float]) -> dict[str, float]:
 
 
 def float64_kind(opcode: str) -> str | None:
-    """Return which of `float64_instructions` an opcode is, None if none."""
+    """Return the kind of float64 instruction that an opcode is, as `float64_instructions` names it, or None."""
     kind, *modifiers = opcode.split(".")
     if kind == "DMMA":
         return "matrix"
@@ -121,7 +121,7 @@ def float64_kind(opcode: str) -> str | None:
 
 
 def seconds(executed: Mapping[str, float], issued: float, gpu: Gpu) -> dict[str, float]:
-    """Return how long each pipe of a GPU takes at least for so many warp instructions, by the pipe's name."""
+    """Return the least time that each pipe of a GPU takes for these warp instructions, by the pipe's name."""
     clocks: defaultdict[str, float] = defaultdict(float)
     products: defaultdict[str, float] = defaultdict(float)
     double = float64_instructions(executed)
@@ -153,14 +153,14 @@ def seconds(executed: Mapping[str, float], issued: float, gpu: Gpu) -> dict[str,
 
 
 def multiplications(opcode: str) -> int:
-    """Return how many multiplications a warp's matrix instruction makes; of a warp group's, its warp's quarter."""
+    """Return how many multiplications a warp's matrix instruction makes; a warp has a quarter of its warp group's."""
     if shape := SHAPE.search(opcode):
         return int(shape[1]) * int(shape[2]) * int(shape[3]) // (4 if "GMMA" in opcode else 1)
     return next(PACKED[part] for part in opcode.split(".") if part in PACKED)
 
 
 def access_bytes(opcode: str) -> int:
-    """Return how many bytes a thread reads or writes at least; of a shuffle, which takes the same way, its 4."""
+    """Return how many bytes a thread reads or writes at least; a shuffle, which takes the same pipe, has 4."""
     parts = opcode.split(".")
     if parts[0] == "LDSM":
         return 4 * int(parts[-1]) if parts[-1].isdigit() else 4

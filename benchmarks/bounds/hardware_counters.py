@@ -1,7 +1,7 @@
 """Compares the instructions that `architectures` counts without a GPU with an H200's own counters, kernel by kernel.
 
-    python -m benchmarks.counters [--output FILE]                   needs an H100 or H200, and ncu
-    python -m benchmarks.counters --dry-run                         counts only
+    python -m benchmarks.bounds.hardware_counters [--output FILE]                   needs an H100 or H200, and ncu
+    python -m benchmarks.bounds.hardware_counters --dry-run                         counts only
 
 Small models of each family are compiled by what is installed here, counted, and launched under ncu.
 """
@@ -67,7 +67,7 @@ def plans() -> list[tuple[str, Plan]]:
 
 
 def launch() -> None:
-    """Launch the plans' kernels once; what measuring their parity launched before is not profiled."""
+    """Launch the plans' kernels once; launches of the parity check before are not profiled."""
     models = plans()
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
@@ -80,14 +80,14 @@ def launch() -> None:
 
 
 def launches(models: Sequence[tuple[str, Plan]]) -> Iterator[tuple[list[Recorded], list[torch.Tensor]]]:
-    """Yield what each plan launches, but for what only rows decide, and the tensors whose contents are the model's."""
+    """Yield each plan's launches, except those that only rows decide, and the tensors that hold the model."""
     for _, plan in models:
         found, known = record(plan, ROWS, H200)
         yield [one for one in found if one.kernel.__name__ not in ROWS_DECIDE], known
 
 
 def counted(models: Sequence[tuple[str, Plan]]) -> dict[str, dict[str, float]]:
-    """Return what is counted for each kernel, all its launches together."""
+    """Return the counts of each kernel, summed over its launches."""
     found: dict[str, Counter[str]] = {}
     for recorded, known in launches(models):
         for launched, total in zip(recorded, counts(recorded, known, H200, {}), strict=True):
@@ -101,7 +101,7 @@ def counted(models: Sequence[tuple[str, Plan]]) -> dict[str, dict[str, float]]:
 
 
 def measured(names: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return what the GPU's counters say of the kernels of these names."""
+    """Return the GPU's own counts of the kernels of these names."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "ncu.csv"
         command = [
@@ -117,13 +117,13 @@ def measured(names: Iterable[str]) -> dict[str, dict[str, float]]:
             str(log),
         ]
         command += ["--metrics", ",".join([ISSUED, *METRICS.values()]), "--kernel-name", f"regex:^({'|'.join(names)})$"]
-        subprocess.run([*command, sys.executable, "-m", "benchmarks.counters", "--launch"], check=True)
+        subprocess.run([*command, sys.executable, "-m", "benchmarks.bounds.hardware_counters", "--launch"], check=True)
         lines = log.read_text(encoding="utf-8").splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith('"ID"'))
     found: dict[str, Counter[str]] = {}
     for row in csv.DictReader(lines[start:]):
         if not row["ID"]:
-            continue  # of units
+            continue  # the row of units
         one = found.setdefault(row["Kernel Name"].split("(")[0], Counter())
         for name, metric in {"issued": ISSUED, **METRICS}.items():
             one[name] += round(float(row[metric].replace(",", "")))
@@ -134,7 +134,7 @@ def measured(names: Iterable[str]) -> dict[str, dict[str, float]]:
 def compared(
     mine: Mapping[str, Mapping[str, float]], theirs: Mapping[str, Mapping[str, float]]
 ) -> list[dict[str, Any]]:
-    """Return the figures of each kernel beside each other, and print them."""
+    """Return both figures of each kernel side by side, and print them."""
     found = []
     for kernel, one in mine.items():
         for name, count in sorted(one.items()):

@@ -1,9 +1,9 @@
-"""Counts how often the `while` loops of kernels run, which rows decide, by running the kernels in the interpreter.
+"""Counts how often `while` loops of kernels run if rows decide it, by running the kernels in the interpreter.
 
-    TRITON_INTERPRET=1 python -m benchmarks.loop_passes [--toy]
+    TRITON_INTERPRET=1 python -m benchmarks.bounds.loop_counts [--toy]
 
-Prints JSON: for each work of the neighbours' family, the mean number of times that a loop's body runs when the loop is
-come to, by the function that the loop is in.
+Prints JSON: for each work of the neighbours' family, the mean number of times that a loop's body runs each time the
+loop is reached, by the function that holds the loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KERNELS = str(Path(plan_module.__file__).parents[1])
 
 
 class Loop(NamedTuple):
-    """A `while` loop: the function that it is in, the line of its test and the first of its body."""
+    """A `while` loop: the function that holds it, the line of its test and the first line of its body."""
 
     function: str
     test: int
@@ -60,7 +60,7 @@ def loops(file: str) -> list[Loop]:
 def count(work: Work) -> dict[str, float]:
     """Return the mean passes of each loop, by its function, over rows drawn as the benchmark's are.
 
-    The rows stand for many, and so are not searched as few would be.
+    The few rows stand for many, so the search for few rows is switched off.
     """
     lines: Counter[tuple[str, int]] = Counter()
 
@@ -97,15 +97,15 @@ def count(work: Work) -> dict[str, float]:
 
 
 def chosen(toy: bool) -> Iterator[Work]:
-    """Yield searches for neighbours; by metrics that are no matrix product one, as it takes the interpreter long."""
+    """Yield searches for neighbours; only one has a metric that is no matrix product, as that one runs long."""
     for work in neighbors(torch.device("cpu"), toy):
         if toy or "euclidean" in work.title or (work.plan.n_features <= FEW_FEATURES and "100,000" in work.title):
             yield work
 
 
 def counted(toy: bool = False) -> dict[str, dict[str, float]]:
-    """Return what this module prints, from a process of its own, in which the interpreter runs kernels."""
-    command = [sys.executable, "-m", "benchmarks.loop_passes", *(["--toy"] if toy else [])]
+    """Return what this module prints, from a process of its own in which the interpreter runs kernels."""
+    command = [sys.executable, "-m", "benchmarks.bounds.loop_counts", *(["--toy"] if toy else [])]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

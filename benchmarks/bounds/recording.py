@@ -32,7 +32,7 @@ GRID = 0xC
 
 
 class OnGpu(torch.Tensor):
-    """A tensor on the CPU that says that it is on a GPU."""
+    """A tensor on the CPU that claims to be on a GPU."""
 
     pretended = torch.device("cuda", 0)
 
@@ -43,7 +43,7 @@ class OnGpu(torch.Tensor):
 
 
 class _Allocations(TorchFunctionMode):
-    """Makes what is asked for on a GPU on the CPU."""
+    """Allocates tensors on the CPU that are asked for on a GPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -68,7 +68,7 @@ class Recorded:
 
 @contextmanager
 def pretended(gpu: Gpu) -> Iterator[list[Recorded]]:
-    """Record launches instead of making them, and answer what kernels ask of their device as the GPU would."""
+    """Record launches instead of making them, and answer questions about the device as the GPU would."""
     found: list[Recorded] = []
 
     def note(self: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
@@ -90,13 +90,13 @@ def pretended(gpu: Gpu) -> Iterator[list[Recorded]]:
         "get_device_capability": lambda *_: divmod(gpu.capability, 10),
         "get_device_name": lambda *_: properties.name,
     }
-    OnGpu.pretended = torch.device("cuda", gpu.multiprocessors % 128)  # another for each: kernels remember answers
+    OnGpu.pretended = torch.device("cuda", gpu.multiprocessors % 128)  # one number a GPU: kernels cache by device
     with _Allocations(), mock.patch.multiple(torch.cuda, **answers), mock.patch.object(JITFunction, "run", note):
         yield found
 
 
 def record(plan: Plan, rows: int, gpu: Gpu) -> tuple[list[Recorded], list[torch.Tensor]]:
-    """Return what a plan launches for so many rows, and the tensors whose contents are the model's."""
+    """Return a plan's launches for a number of rows, and the tensors that hold the model."""
     with pretended(gpu):
         plan = plan.on_device(OnGpu.pretended)
     widths = plan.widths()
@@ -158,5 +158,5 @@ def _specialised(parameter: Any, value: Any) -> bool:
 
 
 def unique(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the tensors, each once, by where they lie."""
+    """Return the tensors, each address once."""
     return list({tensor.data_ptr(): tensor for tensor in tensors}.values())

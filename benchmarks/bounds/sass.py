@@ -41,14 +41,14 @@ class Instruction(NamedTuple):
 
     @property
     def function(self) -> str:
-        """The source's function, the empty string where that is not known."""
+        """The source's function, or the empty string if it is not known."""
         return function_at(self.file, self.line)
 
     @property
     def label(self) -> str:
-        """The label that a jump names, the empty string of anything else.
+        """The label that a jump names, or the empty string.
 
-        If threads of a warp may have diverged, compilers add a slow way that joined warps never take: BRA.DIV jumps
+        If threads of a warp may have diverged, compilers add a slow path that converged warps never take: BRA.DIV jumps
         to it, BRA.CONV jumps over it.
         """
         if self.kind not in ("BRA", "CALL") or ".DIV" in self.opcode:
@@ -62,7 +62,7 @@ class Instruction(NamedTuple):
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """The predicates that a jump asks for beside its guard."""
+        """The predicates of a jump besides its guard."""
         return self.operands[:-1] if self.kind == "BRA" and ".CONV" not in self.opcode else ()
 
     @property
@@ -73,9 +73,9 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True)
 class Ways:
-    """What lies on either side of a conditional jump until both meet, as places of instructions.
+    """The instructions on either side of a conditional jump until both meet, by their places.
 
-    Of a jump that decides whether a loop goes on, the side that does holds the jump itself.
+    If the jump decides whether a loop goes on, the side that goes on holds the jump itself.
     """
 
     past: set[int]
@@ -90,7 +90,7 @@ class Code:
     labels: dict[str, int]
 
     def after(self, at: int) -> list[int]:
-        """Return where control may be after an instruction: past it first, then where it jumps; a call comes back."""
+        """Return the places after an instruction: past it first, then its jump's target; a call comes back."""
         instruction = self.instructions[at]
         jumps = bool(instruction.label) and not instruction.calls
         ends = jumps or instruction.kind in ("EXIT", "RET")
@@ -117,7 +117,7 @@ class Code:
 
     @cached_property
     def _blocks(self) -> list[range]:
-        """Return the runs of instructions that are only entered at their first and left at their last."""
+        """Return the basic blocks: runs of instructions entered only at the first and left only at the last."""
         count = len(self.instructions)
         starts = {0, count} | set(self.labels.values())
         for at in range(count):
@@ -136,7 +136,7 @@ class Code:
 
     @cached_property
     def _always_after(self) -> list[int]:
-        """Return for each block the set, as bits, of those that every way from it to an end goes through."""
+        """Return for each block the set, as bits, of the blocks on every way from it to an end."""
         count = len(self._blocks)
         every = (1 << count) - 1
         ends = [not self._next[block] or self._may_end(self._blocks[block][-1]) for block in range(count)]
@@ -152,7 +152,7 @@ class Code:
         return found
 
     def _meeting(self, at: int) -> int | None:
-        """Return the first block that both ways of a jump come through, None if they never meet."""
+        """Return the first block on both ways of a jump, None if they never meet."""
         block, always = self._block_of[at], self._always_after
         others = always[block] & ~(1 << block)
         return next((b for b in range(len(always)) if others >> b & 1 and always[b] == others), None)

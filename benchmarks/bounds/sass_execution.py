@@ -1,12 +1,12 @@
 """Counts the instructions that a program of a kernel executes, by following its machine code without a GPU.
 
 `execute` goes through the code as the first thread of each warp would. Integers, predicates and branches are computed,
-so that a loop runs as often as it would on a GPU, however the compiler unrolled or pipelined it; loads from the model's
+so that a loop runs as often as it would on a GPU, however the compiler unrolled or pipelined it. Loads from the model's
 own tensors return what lies there, such as the depths of trees. Everything else, rows and floating-point numbers above
-all, is *unknown*, and so is whatever is computed from it. What happens at a jump that depends on it is never guessed in
-silence: `Hints` say it by the function of the source that the jump is from, or it is an error.
+all, is *unknown*, and so is every result computed from it. A jump that depends on an unknown is never guessed: `Hints`
+give its direction by the source function that the jump comes from, or it is an error.
 
-An instruction counts where its predicate is true or unknown, once for each warp, as a GPU's pipes take whole warps.
+An instruction counts if its predicate is true or unknown, once for each warp, because a GPU's pipes take whole warps.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MOST_STEPS = 20_000_000
 
 @dataclass(frozen=True)
 class Hints:
-    """What happens at jumps that depend on rows.
+    """Directions of jumps that depend on rows.
 
     Attributes:
-        passes: by function, how often a `while` loop's body in it runs each time that the loop is come to.
-        avoid: functions that are not entered where there is another way. Functions of the machine code, which are the
-            slow ways of divisions and the like, never are.
+        passes: by function, how often the body of its `while` loop runs each time the loop is reached.
+        avoid: functions that are not entered if there is another way. Functions of the machine code, which are the
+            slow paths of divisions and the like, are never entered.
     """
 
     passes: Mapping[str, int] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class Counts:
     issued: float = 0
 
     def times(self, factor: float) -> Counts:
-        """Return that many times as many."""
+        """Return the counts times a factor."""
         scaled = {opcode: count * factor for opcode, count in self.executed.items()}
         return Counts(Counter(scaled), self.issued * factor)
 
     def add(self, other: Counts) -> None:
-        """Add others."""
+        """Add other counts."""
         self.executed.update(other.executed)
         self.issued += other.issued
 
@@ -58,7 +58,7 @@ def execute(code: Code, program: Program, hints: Hints) -> Counts:
     """Return what all warps of a program execute.
 
     Raises:
-        SassError: a jump depends on what is unknown, and no hint says where it goes.
+        SassError: a jump depends on an unknown, and no hint gives its direction.
     """
     counts = Counts()
     for warp in range(program.warps):
@@ -75,7 +75,7 @@ class Walk:
     """A thread's way through the code.
 
     Attributes:
-        given: how often each instruction was come to.
+        given: how often each instruction was reached.
         done: how often each was executed.
     """
 
@@ -109,7 +109,7 @@ class Walk:
                 at += 1
 
     def _flow(self, at: int, certain: bool) -> int:
-        """Return where control goes after a jump or an end whose guard is true, or unknown; −1 at the end."""
+        """Return the next place after a jump or an end whose guard is true or unknown; −1 at the end."""
         instruction = self.code.instructions[at]
         if instruction.kind == "EXIT":
             return -1 if certain else at + 1
@@ -125,7 +125,7 @@ class Walk:
         return self.code.after(at)[-1] if certain else self._choose(at)
 
     def _choose(self, at: int) -> int:
-        """Return where control goes after a jump that depends on what is unknown."""
+        """Return the next place after a jump that depends on an unknown."""
         instructions, ways = self.code.instructions, self.code.ways(at)
         past, jump = self.code.after(at)
         calls = [any(instructions[place].calls for place in way) for way in (ways.past, ways.jump)]
@@ -137,14 +137,14 @@ class Walk:
                 return jump if on_past else past
         passes = self.hints.passes.get(instructions[at].function)
         loop = at in ways.past or at in ways.jump
-        if passes is None and not loop and not (ways.past and ways.jump):  # it leaves something out, like a predicate
+        if passes is None and not loop and not (ways.past and ways.jump):  # the jump skips something, like a predicate
             return past if ways.past else jump
         if passes is None:
             where = f"line {instructions[at].line} of {instructions[at].file}"
             raise SassError(
                 f"{where}: rows decide where {instructions[at].opcode} goes, and no hint says where that is"
             )
-        if not loop:  # it is whether to begin one
+        if not loop:  # the jump decides whether a loop begins
             into, over = (past, jump) if len(ways.past) > len(ways.jump) else (jump, past)
             return into if passes else over
         self._passes[at] += 1

@@ -1,6 +1,6 @@
-"""What instructions of machine code (SASS) do to a thread's integers and predicates.
+"""Effects of machine instructions (SASS) on a thread's integers and predicates.
 
-What is made of unknown numbers is unknown, and so is all that an instruction writes that is not among these.
+Results of unknown numbers are unknown, and so are all results of an instruction that is not listed here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NOTHING = (
     "STG", "STS", "RED", "BAR", "NOP", "BSSY", "BSYNC", "BMOV", "YIELD", "WARPSYNC", "DEPBAR", "LDGDEPBAR",
     "LDGSTS", "MEMBAR", "ERRBAR", "CCTL", "BREAK", "FENCE", "WARPGROUP", "ELECT", "SYNCS", "UBLKCP", "PREEXIT",
 )  # fmt: skip
-"""What writes no register."""
+"""Instructions that write no register."""
 
 
 def action(thread: Thread, instruction: Instruction) -> Action:
-    """Return what an instruction does to a thread."""
+    """Return an instruction's effect on a thread as a function."""
     kind = instruction.kind
     if kind in NOTHING:
         return lambda: None
@@ -60,9 +60,9 @@ def _compute(
 
 
 def _split(operands: Sequence[str]) -> tuple[list[str], str, list[str], list[str]]:
-    """Return the predicates written, the register written, what is read, and the predicates read after that.
+    """Return the predicates written, the register written, the operands read, and the predicates read after these.
 
-    Predicates are written before the register, as of a logical operation, or after it, as of a sum that is carried.
+    Written predicates stand before the register, as in a logical operation, or after it, as in a sum with carry.
     """
     kinds = [bool(PREDICATE.match(operand)) for operand in operands]
     at = kinds.index(False)
@@ -88,7 +88,7 @@ def _special(thread: Thread, i: Instruction) -> Action | None:
 
 
 def _carried(thread: Thread, i: Instruction, total: Callable[..., int], inputs: list[Read] | None) -> Action | None:
-    """Return what writes a sum, and to the predicates written whether it is carried over once, or twice."""
+    """Return the function that writes a sum, and to predicates whether it carries once or twice."""
     out, to, _, after = _split(i.operands)
     carries = [thread.test(operand) for operand in after] if "X" in i.opcode.split(".") else []
     if inputs is None:
@@ -263,7 +263,7 @@ def _predicates(thread: Thread, i: Instruction) -> Action | None:
 
 
 def _pack(thread: Thread, i: Instruction) -> Action | None:
-    """Return what writes predicates to the bits of a register that a mask names."""
+    """Return the function that writes predicates to the bits of a register that a mask names."""
     rest, dest = thread.read(i.operands[2]), register(i.operands[0])
     if i.opcode != "P2R" or rest is None or not NUMBER.match(i.operands[3]):
         return None
@@ -282,7 +282,7 @@ def _pack(thread: Thread, i: Instruction) -> Action | None:
 
 
 def _unpack(thread: Thread, i: Instruction) -> Action | None:
-    """Return what writes the bits of a register that a mask names to predicates."""
+    """Return the function that writes the bits of a register that a mask names to predicates."""
     read = thread.read(i.operands[1])
     if i.opcode != "R2P" or read is None or not NUMBER.match(i.operands[2]):
         return None
@@ -324,7 +324,7 @@ def _load_local(thread: Thread, i: Instruction) -> Action | None:
 
 
 def _store_local(thread: Thread, i: Instruction) -> Action | None:
-    """Return what writes registers to local memory; one whose place is not known makes unknown all that lies there."""
+    """Return the function that writes registers to local memory; a write to an unknown place makes all unknown."""
     address, source = thread.address(i.operands[0], wide=False), register(i.operands[1])
     words = 4 if ".128" in i.opcode else 2 if ".64" in i.opcode else 1
 
@@ -360,7 +360,7 @@ def _extend(thread: Thread, i: Instruction) -> Action | None:
 
 
 def _vote(thread: Thread, i: Instruction) -> Action | None:
-    """Return what writes the mask of all threads where each of them votes, for that is all that jumps ask for."""
+    """Return the function that writes the mask of all threads if each of them votes: jumps ask for no more."""
     if i.operands[-1] not in ("PT", "UPT") or not REGISTER.match(i.operands[0]):
         return None
     return _compute(thread, i.operands[0], [], lambda: WORD)

@@ -1,6 +1,6 @@
-"""What a thread of a program sees while its machine code (SASS) is followed: registers, predicates and memory.
+"""A thread's registers, predicates and memory while its machine code (SASS) is followed.
 
-A number that is not known is None.
+An unknown number is None.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from benchmarks.bounds.sass import Instruction, SassError
 
 WORD = 0xFFFFFFFF
 RZ, UR, UNIFORM = 255, 256, 63
-"""Registers: R0 to R254, RZ, which is zero, and from 256 on the uniform ones, of which UR63 is zero."""
+"""Registers: R0 to R254, RZ, which is zero, and from 256 on the uniform ones, with UR63 as zero."""
 
 PT, UP = 7, 8
-"""Predicates: P0 to P6, PT, which is true, and from 8 on the uniform ones, of which UP7 is true."""
+"""Predicates: P0 to P6, PT, which is true, and from 8 on the uniform ones, with UP7 as true."""
 
 REGISTER = re.compile(r"^([-~]?)(U?)R(\d+|Z)(?:\.reuse|\.64)?$")
 CONSTANT = re.compile(r"^(-?)c\[0x0\]\[0x([0-9a-f]+)\]$")
@@ -42,7 +42,7 @@ class Memory:
         self._bytes = [t.reshape(-1).view(torch.uint8).numpy() for _, t in kept]
 
     def read(self, address: int, size: int) -> Value:
-        """Return the `size` bytes at an address as a number, None where they are not known."""
+        """Return the `size` bytes at an address as a number, None if they are not known."""
         place = bisect.bisect_right(self._starts, address) - 1
         if place < 0:
             return None
@@ -53,13 +53,13 @@ class Memory:
 
 @dataclass(frozen=True)
 class Program:
-    """What one program sees.
+    """A program's surroundings.
 
     Attributes:
-        constants: the constant bank, where the grid's size and the kernel's arguments lie.
+        constants: the constant bank with the grid's size and the kernel's arguments.
         place: the program's number on each axis.
-        warps: how many warps it has.
-        memory: what is known to lie in memory.
+        warps: the number of its warps.
+        memory: the known contents of memory.
     """
 
     constants: bytes
@@ -83,7 +83,7 @@ class Thread:
         self.special |= {"SR_CTAID.X": x, "SR_CTAID.Y": y, "SR_CTAID.Z": z}
 
     def forget(self, instruction: Instruction) -> Action:
-        """Return what makes unknown all that an instruction writes: predicates, and registers."""
+        """Return the function that makes all written predicates and registers of an instruction unknown."""
         operands = list(instruction.operands)
         if instruction.kind == "R2P":
             mask = int(operands[-1], 16) if NUMBER.match(operands[-1]) else 0x7F
@@ -109,7 +109,7 @@ class Thread:
         return go
 
     def read(self, operand: str) -> Read | None:
-        """Return what reads 32 bits: those of `-R` are 2³² − R, so that carries come out right; None of a float."""
+        """Return the function that reads 32 bits, None for a float; `-R` is 2³² − R, so that carries come out right."""
         registers = self.registers
         if found := REGISTER.match(operand):
             number, sign = register(operand), found[1]
@@ -131,7 +131,7 @@ class Thread:
         return lambda: value
 
     def read_wide(self, operand: str) -> Read | None:
-        """Return what reads 64 bits."""
+        """Return the function that reads 64 bits."""
         registers = self.registers
         if found := REGISTER.match(operand):
             number = register(operand)
@@ -151,7 +151,7 @@ class Thread:
         return self.read(operand)
 
     def address(self, operand: str, *, wide: bool) -> Read | None:
-        """Return what reads the address in brackets: the sum of a pair of registers, or one, and numbers."""
+        """Return the function that reads the address in brackets: the sum of one or two registers and numbers."""
         reads: list[Read | None] = []
         found = ADDRESS.search(operand)
         for term in found[1].split("+") if found else ["?"]:
@@ -172,7 +172,7 @@ class Thread:
         return go
 
     def write(self, number: int, value: Value, words: int = 1) -> None:
-        """Write a number to so many registers."""
+        """Write a number to `words` registers."""
         for offset in range(words):
             if number not in (RZ, UR + UNIFORM):
                 self.registers[number + offset] = None if value is None else value >> (32 * offset) & WORD
@@ -183,7 +183,7 @@ class Thread:
             self.predicates[number] = value
 
     def test(self, operand: str) -> Callable[[], bool | None]:
-        """Return what reads a predicate."""
+        """Return the function that reads a predicate."""
         number, negated = predicate(operand)
 
         def go() -> bool | None:
@@ -194,7 +194,7 @@ class Thread:
 
 
 def every(*reads: Read | None) -> list[Read] | None:
-    """Return what reads operands if all can be read, else None."""
+    """Return the operands' readers if all can be read, else None."""
     return None if any(read is None for read in reads) else list(reads)  # type: ignore[arg-type]
 
 
@@ -207,7 +207,7 @@ def register(operand: str) -> int:
 
 
 def predicate(operand: str) -> tuple[int, bool]:
-    """Return a predicate's number, and whether it is negated; that of no predicate is true."""
+    """Return a predicate's number, and whether it is negated; no predicate counts as PT, which is true."""
     name = operand.lstrip("!")
     if not name:
         return PT, False
@@ -220,7 +220,7 @@ def predicate(operand: str) -> tuple[int, bool]:
 def written(instruction: Instruction) -> int:
     """Return how many registers an instruction writes at most."""
     opcode, kind = instruction.opcode, instruction.kind
-    if kind in ("HGMMA", "IGMMA", "QGMMA"):  # a tile of 64 rows and so many columns, among four warps
+    if kind in ("HGMMA", "IGMMA", "QGMMA"):  # a tile of 64 rows by this many columns, among four warps
         return int(re.findall(r"\d+", opcode)[1]) // 2
     if kind in ("HMMA", "IMMA", "DMMA", "LDSM") or ".128" in opcode:
         return 4

@@ -1,14 +1,14 @@
 """When does a GPU make sense? Host rows to host answers by batch size and model size, beside a whole CPU's libraries.
 
-    python -m benchmarks.worth [--quick] [--families svr forest ...] [--output DIR]
+    python -m benchmarks.cpu.gpu_or_cpu [--quick] [--families svr forest ...] [--output DIR]
 
-For each family of models, small to large, the engine `triton` (on a CPU: `torch`) is timed as an entry answers, with
-the search for NaN; scikit-learn as its users call it, on float64 and on float32 rows, and with the rows cut into one
-part for each core, which libraries that use one core alone need; and onnxruntime with its own threads. The fastest way
-of a library counts. Answers are compared with scikit-learn's own on float64 rows before they are timed.
+For each family of models, small to large, three libraries are timed: the engine `triton` (on a CPU: `torch`) as an
+entry answers, with the search for NaN; scikit-learn as its users call it, on float64 and on float32 rows, and with the
+rows cut into one part for each core, which models that use one core alone need; and onnxruntime with its own threads.
+The fastest way of a library counts. Answers are compared with scikit-learn's own on float64 rows before they are timed.
 
-Models are fitted, compiled and converted side by side, before anything is timed. A batch that a library would need more
-than `LONGEST_S` for, judged by the batch before, is left out: its rows per second are known by then.
+Models are fitted, compiled and converted side by side, before anything is timed. A batch that would take
+a library more than `LONGEST_S`, judged by the batch before, is left out: its rows per second are known by then.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ MOST_NUMBERS = 2**23
 
 INPUTS = 2
 CHECKED = 64
-"""Rows at the start of each input that are checked, and as many more as a part of it, evenly spread."""
+"""Checked rows at the start of each input; as many more are spread evenly over the input."""
 
 HOPELESS, SOON_S = 3.0, 0.01
-"""How many times slower than the library's fastest way another is that is not timed, unless it takes no time."""
+"""A way this many times slower than the library's fastest is not timed, unless it takes less than `SOON_S`."""
 
 PARTS_FROM = 512
-"""Rows from which on they are also cut into a part for each core."""
+"""Batches of this many rows and more are also cut into a part for each core."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A fitted model, and what scikit-learn predicts in float64 of the rows at `places` of all that it is given."""
+    """A fitted model, and scikit-learn's float64 predictions of the rows at `places` among all rows."""
 
     model: Model
     max_rows: int
@@ -105,10 +105,10 @@ class Case:
 
 
 class CaseLibrary(Library):
-    """A library that is given a `Case`: it checks some of the answers, and times the ways that are asked for."""
+    """A library for a `Case`: it checks some of the answers, and times the ways that are asked for."""
 
     def load_case(self, path: Path) -> dict[str, Any]:
-        """Make the predictor of the case in a file; return what is to be known of it, or raise `UnavailableError`."""
+        """Make the predictor of the case in a file; return its facts, or raise `UnavailableError`."""
         self.case = pickle.loads(path.read_bytes())
         self.model = self.case.model
         self.set_up(self.model, self.case.max_rows)
@@ -116,11 +116,11 @@ class CaseLibrary(Library):
         return self.about()
 
     def about(self) -> dict[str, Any]:
-        """Return what results say of the model itself."""
+        """Return facts about the model for the results."""
         return {}
 
     def prepare_batch(self, rows: int, left_out: Collection[str]) -> tuple[dict[str, float], dict[str, str]]:
-        """Make the contenders of a batch size, but for some; return the errors of each, and of the wrong ones words.
+        """Make a batch size's contenders except those left out; return each one's error, and a message for wrong ones.
 
         A way that is far slower than another of the library is not timed: the fastest counts.
         """
@@ -150,7 +150,7 @@ class OurEngine(CaseLibrary, Ours):
     """An engine as an entry runs it: the search for NaN, then the rows' answers."""
 
     def about(self) -> dict[str, Any]:
-        """Return what tells the model from others."""
+        """Return facts about the model for the results."""
         shape = shape_of(self.runner.plan)
         return {"operation": shape.operation, "parameters": shape.parameters}
 
@@ -197,7 +197,7 @@ def make_case(name: str, most: int, path: Path, engine: str) -> float:
     with threadpool_limits(2):
         found = model(name)
         if hasattr(found.estimator, "n_jobs"):
-            found.estimator.n_jobs = None  # as its users have it
+            found.estimator.n_jobs = None  # the default of its users
         plan, _ = found.plan(), found.onnx
         case = Case.of(found, most)
         if engine == "triton":
@@ -212,7 +212,7 @@ def make_cases(names: Sequence[str], most: int, directory: Path, engine: str) ->
     workers = min(len(names), len(os.sched_getaffinity(0)))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
     before = {variable: os.environ.get(variable) for variable in threads}
-    os.environ.update(threads)  # for the processes that are started now
+    os.environ.update(threads)  # for the processes that start now
     try:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             slowest_first = sorted(names, key=lambda name: SIZES.index(name.rpartition("_")[2]), reverse=True)
@@ -225,7 +225,7 @@ def make_cases(names: Sequence[str], most: int, directory: Path, engine: str) ->
 
 
 def libraries(engine: str) -> dict[str, Callable[[], Library]]:
-    """Return what makes each library in its process."""
+    """Return each library's maker, which its process calls."""
     return {
         engine: functools.partial(OurEngine, engine),
         SCIKIT_LEARN: WholeScikitLearn,
@@ -261,9 +261,9 @@ def measure_model(
 
 
 def left_out(points: Sequence[Mapping[str, Any]], rows: int) -> set[str]:
-    """Return the ways that were wrong, or need too long for so many rows by what the last two batches took them.
+    """Return the ways that were wrong, or that need too long for `rows`, judged by the times of the last two batches.
 
-    By one batch alone where that was large.
+    One batch alone decides if it was large.
     """
     found = {way for point in points for way in point["wrong"]}
     for way in {way for point in points for way in point["timings"]}:
@@ -293,7 +293,7 @@ def measure_point(workers: Sequence[Worker], rows: int, left_out: Collection[str
 
 
 def words(point: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each way's median at one batch size in µs, and what is said of wrong ones."""
+    """Yield each way's median at one batch size in µs, and the messages about wrong ones."""
     for name, timing in point["timings"].items():
         yield f"{name} {timing['median_us']:,.1f} µs"
     for reason in point["wrong"].values():
@@ -317,7 +317,7 @@ def run(directory: Path, families: Sequence[str], chosen: Sequence[str] = SIZES,
         for family, group in names.items():
             measured = [measure_model(workers, name, paths[name], sizes, effort) for name in group]
             results[family] = {"family": family, "title": FAMILIES[family][0], "models": measured}
-            # After each, so that a run that is ended keeps what it has.
+            # Saved after each, so that an interrupted run keeps its results.
             save(directory, "worth", settings, {"families": [results[name] for name in FAMILIES if name in results]})
     return path
 

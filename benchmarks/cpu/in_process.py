@@ -1,13 +1,13 @@
 """Time of `tr.load`'s model from a tensor to a tensor on the same device, beside torch, by the number of rows.
 
-    python -m benchmarks.in_process [--quick] [--models linear_medium ...] [--rows 1 1024 ...] [--output DIR]
+    python -m benchmarks.cpu.in_process [--quick] [--models linear_medium ...] [--rows 1 1024 ...] [--output DIR]
 
-Both are given the same float32 tensors, on the GPU where there is one, and are timed on the host from the call until
+Both are given the same float32 tensors, on the GPU if there is one, and are timed on the host from the call until
 the answers are there. torch computes the same mathematics in float32 without TF32, as one would write it: a product;
 trees level by level, all rows and trees at once; squared distances by a product, then the kernel and its sum; layers.
 Its answers need not be as exact, nor the same in every batch, and it does not search its rows for NaN. "torch, graph"
-is the same captured as a CUDA graph, with its rows copied into the graph's own; it is timed up to 65,536 rows. Its
-answers lie in the graph's memory until the next call overwrites them, where ours are new tensors.
+is the same captured as a CUDA graph, with the rows copied into the graph's input; it is timed up to 65,536 rows. Its
+answers lie in the graph's memory until the next call overwrites them, while ours are new tensors.
 
 On a CPU both compute in one thread.
 """
@@ -38,14 +38,14 @@ QUICK_ROWS_ON_CPU = (1, 1024, 2**14)
 CHECKED_ROWS = 1024
 INPUTS = 4
 TORCH_ROWS = 2**16
-"""torch is given so many rows at once: what it makes of more on the way takes gigabytes."""
+"""Rows that torch is given at once: its intermediate tensors for more rows take gigabytes."""
 
 Tensor = torch.Tensor
 Predict = Callable[[Tensor], Tensor]
 
 
 def peer(estimator: Any, device: torch.device) -> Predict:
-    """Return what computes an estimator's `predict` in torch on a device: float32 [rows, features] → [rows]."""
+    """Return an estimator's `predict` in torch on a device: float32 [rows, features] → [rows]."""
     kind = type(estimator).__name__
     return {
         "Ridge": _product,
@@ -57,7 +57,7 @@ def peer(estimator: Any, device: torch.device) -> Predict:
 
 
 def in_parts(predict: Predict) -> Predict:
-    """Return what gives `predict` so many rows at once as it has memory for."""
+    """Return a function that calls `predict` on at most `TORCH_ROWS` rows at once."""
 
     def call(x: Tensor) -> Tensor:
         if len(x) <= TORCH_ROWS:
@@ -148,7 +148,7 @@ def _trees(trees: Sequence[tuple[Any, ...]], depth: int, there: Callable[[Any], 
 
 
 def measure(source: Model, sizes: Sequence[int], effort: Effort, folder: Path) -> list[dict[str, Any]]:
-    """Check, time and print a model for each number of rows; return what was found."""
+    """Check, time and print a model for each number of rows; return the figures."""
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda:0" if on_gpu else "cpu")
     with threadpool_limits(1):
@@ -199,7 +199,7 @@ def _answered(answer: Tensor) -> Tensor:
 
 
 def _captured(predict: Predict, inputs: Sequence[Tensor]) -> Callable[[int], None]:
-    """Return what copies an input into a captured graph's own, replays the graph and waits."""
+    """Return a function that copies an input into a captured graph's input, replays the graph and waits."""
     own = inputs[0].clone()
     replay = capture(lambda: predict(own))
 

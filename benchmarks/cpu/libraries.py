@@ -3,8 +3,8 @@
 Every numerical library keeps a pool of threads that wait by spinning. In one process, on few cores, one library's
 waiting threads take the cores that another's working threads need: a call of microseconds was seen to take 10 ms. Each
 library therefore gets a process of its own, as its users run it, and the processes take turns. Times are taken inside.
-While one works the others are stopped, since threads that wait busily do so for milliseconds after a call: beside them,
-on 16 cores, a batch was seen to take 30 ms that takes less than one alone.
+While one works the others are stopped, since waiting threads spin for milliseconds after a call: beside them, on 16
+cores, a batch was seen to take 30 ms that takes less than one alone.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ SCIKIT_LEARN = "scikit-learn"
 ONNXRUNTIME = "onnxruntime"
 ENGINES = ("torch", "triton")
 THREADS_APART = {"OMP_PROC_BIND": "true", "GOMP_SPINCOUNT": "10000"}
-"""Each of torch's threads keeps to a core of its own, and waits busily for half a millisecond, not for 16. When a
-stopped process goes on, two can be on one core: then each call takes as long as one of them waits busily for the other.
+"""Settings that keep each of torch's threads on a core of its own and let it spin for half a millisecond, not for 16.
+When a stopped process goes on, two threads can share a core: then each call takes as long as one spins for the other.
 """
 
 FP64 = {engine: f"{engine} FP64" for engine in ENGINES}
-"""The engines once more, with numbers in FP64; all else that is measured is given float32 rows."""
+"""The engines once more, with numbers in FP64; everything else is given float32 rows."""
 
 
 class UnavailableError(Exception):
-    """A library is not here, or cannot take this model."""
+    """A library is not installed, or cannot take this model."""
 
 
 class Library:
@@ -64,11 +64,11 @@ class Library:
     def prepare(self, rows: int, count: int) -> dict[str, float]:
         """Make the inputs and contenders of a batch size; return the errors of those that answer rightly.
 
-        Raises `WrongAnswerError` if one of ours does not; a peer's way to predict that does not is left out.
+        Raises `WrongAnswerError` if one of ours answers wrongly; a peer's way to predict that does is left out.
         """
         self.inputs = [self.model.rows(rows, seed=100 + i).astype(self.dtype) for i in range(count)]
         self.contenders = {found.name: found for found in self.contend(self.inputs)}
-        # Beside rows of which both sides are the truth, so that errors are in units of the model's usual spread.
+        # Rows whose truth stands on both sides are added, so that errors are in units of the model's usual spread.
         anchor = self.model.estimator.predict(self.model.rows(ANCHOR_ROWS, seed=99))
         errors = dict.fromkeys(self.contenders, 0.0)
         for i, x in enumerate(self.inputs):
@@ -102,7 +102,7 @@ class Library:
 class Ours(Library):
     """One engine; the CPU's with one thread: `Runner.predict`, and the same with a search for NaN ("checked").
 
-    `input` is what numbers come in, "fp32" or "fp64"; rows are of that type.
+    `input` is the type of numbers, "fp32" or "fp64"; rows are of that type.
     """
 
     limit = OURS_LIMIT
@@ -117,7 +117,7 @@ class Ours(Library):
         if self.engine == "triton" and not torch.cuda.is_available():
             raise UnavailableError("torch finds no CUDA GPU")
         if self.engine == "torch":
-            torch.set_num_threads(1)  # as an entry runs on the server
+            torch.set_num_threads(1)  # like an entry on the server
         self.runner = Runner(model.plan(self.input), engine=self.engine, max_rows=max_rows)
         self.allowed = Allowed(model.n_features, ())
         self.runner.warm_up([("y",)])
@@ -161,7 +161,7 @@ class OnnxRuntime(Library):
         try:
             onnxruntime = importlib.import_module("onnxruntime")
             self.session = onnxruntime.InferenceSession(model.onnx, providers=["CPUExecutionProvider"])
-        except Exception as error:  # it is not here, or one of its own types
+        except Exception as error:  # it is not installed, or raises a type of its own
             raise UnavailableError(f"{type(error).__name__}: {error}".splitlines()[0]) from None
 
     def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
@@ -182,7 +182,7 @@ class Worker:
     """A library's process, while the context lasts."""
 
     def __init__(self, library: str, make: Callable[[], Library] | None = None) -> None:
-        """`make` makes the library in its process; by default that of `LIBRARIES`."""
+        """`make` makes the library in its process; the default is that of `LIBRARIES`."""
         self.library = library
         self._make = LIBRARIES[library] if make is None else make
         self.able = False
@@ -217,18 +217,18 @@ class Worker:
         return ""
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the library in its process; what it raises is raised here."""
+        """Call a method of the library in its process; its exceptions are raised here."""
         self.begin(method, *arguments)
         return self.end()
 
     def begin(self, method: str, *arguments: Any) -> None:
-        """Have a method of the library called in its process, and do not wait for it."""
+        """Start a call of a library's method in its process, without waiting for it."""
         self._method = method
         self._signal(signal.SIGCONT)
         self._pipe.send((method, arguments))
 
     def end(self) -> Any:
-        """Return what the method that was begun returns, and stop the process; what it raises is raised here."""
+        """Return the result of the started call, and stop the process; its exceptions are raised here."""
         try:
             answer, error = self._pipe.recv()
         except EOFError:
@@ -258,7 +258,7 @@ def _serve(pipe: Connection, make: Callable[[], Library]) -> None:
 
 
 def answers_of(answer: Any) -> np.ndarray:
-    """Return the array in whatever a contender's call returns."""
+    """Return the array in the result of a contender's call."""
     if isinstance(answer, dict):
         return np.asarray(answer["y"])
     return np.asarray(answer[0]) if isinstance(answer, list) else np.asarray(answer)

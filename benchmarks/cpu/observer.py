@@ -1,11 +1,11 @@
-"""What observing costs a request: an entry in this process with `observe` off, sampled and on, in turns.
+"""Cost of observing a request: an entry in this process with `observe` off, sampled and on, in turns.
 
-    python -m benchmarks.observer [--quick] [--output DIR]
+    python -m benchmarks.cpu.observer [--quick] [--output DIR]
 
-One model is loaded and given an observer of each kind in turn: two copies of a model differ by more than they cost. A
-request's rows lie in shared memory, as the server's do. The metrics are stand-ins that wait a while each, so that what
-the thread that hands counts over takes from requests is measured too. The rings are emptied when they are half full:
-in a server as busy as this they would be full most of the time, and nothing would be copied.
+One model is loaded and given an observer of each kind in turn: two copies of a model differ by more than observers
+cost. A request's rows lie in shared memory, like the server's. The metrics are stand-ins that wait a while each, so
+that the time that the publishing thread takes from requests is measured too. The rings are emptied when they are half
+full: in a server as busy as this one they would be full most of the time, and nothing would be copied.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BLOCK_S = 0.03
 """The time for which one mode is timed in a round."""
 
 METRIC_S = 30e-6
-"""What a metric's way to the server and back is taken to last."""
+"""The assumed time of a metric's round trip to the server, in seconds."""
 
 
 class _Metric:
@@ -63,7 +63,7 @@ class _Family:
 
 
 def load(entry: Entry) -> tuple[Any, dict[str, Any]]:
-    """Load an entry as the Python backend does; return its model, and an observer of it of each kind by mode."""
+    """Load an entry as the Python backend does; return its model, and an observer of each kind by mode."""
     sys.modules[UTILS] = utils(MetricFamily=_Family, Logger=types.SimpleNamespace(log_warn=print))
     package = f"observed_{entry.name}"
     spec = ModuleSpec(package, None, is_package=True)
@@ -114,7 +114,7 @@ def block_us(loaded: Any, observer: Any, request: Request) -> float:
 
 
 def compare(loaded: Any, observers: dict[str, Any], X: np.ndarray, rounds: int) -> dict[str, Any]:
-    """Return a request's microseconds without an observer, and what each of the others adds: median and quartiles."""
+    """Return a request's microseconds without an observer, and each observer's addition: median and quartiles."""
     request, found = Request({"X": X}, ("y",)), dict[str, list[float]]((mode, []) for mode in MODES)
     for number in range(rounds):
         for mode in rotated(MODES, number):

@@ -1,10 +1,10 @@
 """One thread of the engine `torch` against one thread of scikit-learn's own `predict`, family by family.
 
-    python -m benchmarks.one_thread [--quick] [--models mlp gaussian_process ...] [--output DIR]
+    python -m benchmarks.cpu.one_thread [--quick] [--models mlp gaussian_process ...] [--output DIR]
 
-Both get the same rows in one process, take turns, and search them for NaN and infinity: scikit-learn as it does by
-default, on float64 rows; ours as an entry does on the server, on float32 rows, and without, as `Runner.predict` does.
-What is printed is scikit-learn's time over ours, in medians: below 1 we are slower.
+Both get the same rows in one process and take turns. scikit-learn searches float64 rows for NaN and infinity, as it
+does by default. Ours is timed on float32 rows with that search, like an entry on the server, and without, like
+`Runner.predict`. The printed ratio is scikit-learn's median time over ours: below 1 we are slower.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from triton_regressors.kernels.engine.runner import Runner
 
 SIZES = (1, 64, 4096)
 LIMIT = 1e-6
-"""How far our answers may be from scikit-learn's, in standard deviations."""
+"""The largest difference of our answers from scikit-learn's, in standard deviations."""
 
 ANCHOR_ROWS = 1024
 PEER, OURS, UNCHECKED = "scikit-learn", "torch, checked", "torch"
@@ -48,7 +48,7 @@ PEER, OURS, UNCHECKED = "scikit-learn", "torch, checked", "torch"
 
 @dataclass(frozen=True)
 class Case:
-    """A model: `make` is an unfitted estimator of so many features, fitted on so many rows."""
+    """A model: `make` returns an unfitted estimator, with the numbers of its features and of rows to fit on."""
 
     name: str
     title: str
@@ -66,12 +66,12 @@ class Case:
         X = self.draw(self.rows, 1).astype(np.float64)
         noise = np.random.default_rng(2).standard_normal(self.rows)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a network that is not trained to the end
+            warnings.simplefilter("ignore")  # the network is not trained to the end
             return self.make().fit(X, np.sin(X[:, 0]) + 0.3 * X[:, 1:4].sum(axis=1) + 0.1 * noise)
 
 
 def process(kernel: Kernel) -> Callable[[], Any]:
-    """Return what makes a Gaussian process of that kernel, with its parameters as they are."""
+    """Return a maker of a Gaussian process with that kernel, whose parameters stay as they are."""
     return lambda: GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None)
 
 
@@ -154,7 +154,7 @@ def measure(case: Case, sizes: Sequence[int], effort: Effort) -> dict[str, Any]:
 
 
 def error(ours: Callable[[np.ndarray], dict[str, np.ndarray]], peer: Any, x: np.ndarray, anchor: np.ndarray) -> float:
-    """Return how far our answers to rows are from the peer's, in standard deviations of those beside an anchor's."""
+    """Return the largest difference from the peer's answers, in standard deviations of these and an anchor's."""
     rows = np.concatenate([x, anchor])
     answer, found = peer(rows.astype(np.float64)), ours(x)
     truths = answer if isinstance(answer, tuple) else (answer,)
@@ -172,7 +172,7 @@ def ratio(point: dict[str, Any], ours: str) -> float:
 
 
 def shown(point: dict[str, Any]) -> str:
-    """Return one number of rows in words."""
+    """Return the figures of one number of rows in words."""
     time = point["timings"][OURS]["median_us"]
     return f"{point['rows']:,} rows {ratio(point, OURS):.2f} ({ratio(point, UNCHECKED):.2f} unsearched), {time:,.0f} µs"
 

@@ -1,12 +1,12 @@
 """In-process latency from host rows to host answers, against scikit-learn and onnxruntime: when does a GPU make sense?
 
-    python -m benchmarks.predict [--quick] [--models ridge boosting ...] [--output DIR]
+    python -m benchmarks.cpu.predict [--quick] [--models ridge boosting ...] [--output DIR]
 
-`Runner.predict` is timed with the engine `torch` and, where there is a CUDA GPU, `triton`, and so are the same steps
-with the search for NaN that an entry makes on the server; each engine twice, with numbers in FP32 and in FP64, whatever
-the exporter would choose for the model. scikit-learn's `predict` is timed on float64 and on float32 rows, whichever is
-faster, with its search for NaN and without. Crossovers compare like with like: both sides search, or neither does.
-onnxruntime, which does not search, is an optional peer.
+`Runner.predict` is timed with the engine `torch` and, if there is a CUDA GPU, `triton`, and so are the same steps with
+the search for NaN that an entry makes on the server. Each engine is timed twice, with numbers in FP32 and in FP64,
+whatever the exporter would choose for the model. scikit-learn's `predict` is timed on float64 and on float32 rows, and
+the faster counts, with its search for NaN and without. Crossovers compare like with like: both sides search, or neither
+does. onnxruntime, which does not search, is an optional peer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPARISONS = ((SCIKIT_LEARN, True), (SCIKIT_LEARN, False), (ONNXRUNTIME, False)
 
 
 def crossover(sizes: Sequence[int], ours: Sequence[float], peer: Sequence[float]) -> int | None:
-    """Return the batch size from which on ours is faster at every measured size; None if not even at the largest."""
+    """Return the batch size from which on ours is faster at every measured size; None if slower at the largest."""
     found = None
     for size, mine, other in sorted(zip(sizes, ours, peer, strict=True), reverse=True):
         if mine >= other:

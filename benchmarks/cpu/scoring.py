@@ -1,22 +1,22 @@
 """Rows a second of scoring files, against the same rows in memory, scikit-learn's predict, and the Triton server.
 
-    python -m benchmarks.scoring [--quick] [--models ridge ...] [--device cpu] [--batches N] [--output DIR]
+    python -m benchmarks.cpu.scoring [--quick] [--models ridge ...] [--device cpu] [--batches N] [--output DIR]
 
 A .parquet of float64 columns is scored in eight ways, which take turns, in another order each round:
 
     files     `score`, from file to file
-    read      what `score` does once rows are read: a thread converts the tables that come next
+    read      `score` once rows are read: a thread converts the tables that come next
     tables    `tr.load`'s model on the file's tables as `score` reads them, 65,536 rows each, or 8 million numbers
-    predict   the model on the same rows as a float64 matrix: the entry's own predict of what the file holds
+    predict   the model on the same rows as a float64 matrix: the entry's own predict of the file's contents
     matrix    the model on the same rows as the float32 matrix that the entry takes: nothing to convert
-    frame     the estimator's own predict on the same tables, each made a DataFrame first: what a user would write
+    frame     the estimator's own predict on the same tables, each made a DataFrame first, like a user's code
     float64   the estimator's own predict on the same rows as a float64 matrix: nothing to convert
-    server    `Client.predict` of the same tables over gRPC, from a Triton server on this machine, where there is one
+    server    `Client.predict` of the same tables over gRPC, from a Triton server on this machine, if there is one
 
 On a CPU all compute in one thread, the server's model too. Several threads read and convert, pyarrow's or ours, and the
-server and its client work on what cores there are. If the entry runs on a GPU, scikit-learn has all cores. What
-takes long is given fewer of the tables. Figures are medians over the rounds. The answers of all but scikit-learn's ways
-are compared to the bit, and those to 1e-5 standard deviations.
+server and its client use all cores. If the entry runs on a GPU, scikit-learn has all cores. Slow ways are given fewer
+of the tables. Figures are medians over the rounds. Answers of scikit-learn's ways are compared to 1e-5 standard
+deviations, all others to the bit.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ from triton_regressors.scoring.scorer import Scorer
 
 MODELS = ("ridge", "linear_large", "polynomial_2", "boosting", "scaled_forest", "neighbors_small")
 WHOLE, PEERS = ("files", "read"), ("frame", "float64")
-"""The ways that take all tables at once, and those that are scikit-learn's."""
+"""The ways that take all tables at once, and scikit-learn's ways."""
 
 BATCHES, QUICK_BATCHES = 16, 4
 DIFFERENT = 4
-"""So many tables differ; the others are these again."""
+"""The number of different tables; further tables repeat them."""
 
 ROUNDS, QUICK_ROUNDS = 5, 3
 PASS_SECONDS, QUICK_PASS_SECONDS = 1.0, 0.25
-"""A way is given tables for about so long, one at least; files are read to their end."""
+"""The time of a way's tables in a round, one table at least; files are read to their end."""
 
 LIMIT = 1e-5
-"""How far scikit-learn's answers may be from ours, in standard deviations."""
+"""The largest difference of scikit-learn's answers from ours, in standard deviations."""
 
 Way = Callable[[int], np.ndarray]
-"""Returns the answers to the table of that number, or to all of them."""
+"""A function that answers the table of that number, or all tables."""
 
 
 def measure(source: Model, batches: int, rounds: int, pass_seconds: float, device: str) -> dict[str, Any]:
-    """Export a model, score so many batches of rows in all ways, and return its JSON."""
+    """Export a model, score a number of batches of rows in all ways, and return its JSON."""
     with tempfile.TemporaryDirectory() as folder, ways_of(source, batches, Path(folder), device) as (ways, where):
         found, counts = {}, {}
         for name, way in ways.items():  # warms up, too
@@ -97,7 +97,7 @@ def measure(source: Model, batches: int, rounds: int, pass_seconds: float, devic
 
 @contextmanager
 def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[tuple[dict[str, Way], str]]:
-    """Give the ways to score rows, and what computes the entry in words."""
+    """Yield the ways to score rows, and the name of the device that computes the entry."""
     batch_rows = rows_together(source.n_features)
     X = source.rows(min(batches, DIFFERENT) * batch_rows, seed=7).astype(np.float32).astype(np.float64)
     names = [f"x{place}" for place in range(source.n_features)]
@@ -144,7 +144,7 @@ def ways_of(source: Model, batches: int, folder: Path, device: str) -> Iterator[
 
 
 def server_there() -> bool:
-    """Return whether this machine has a Triton server, and say so where it has none."""
+    """Return whether this machine has a Triton server, and print a line if it has none."""
     try:
         find_installation(Path())
     except tr.ServerError as error:
@@ -154,7 +154,7 @@ def server_there() -> bool:
 
 
 def first_pass(way: Way, batches: int, pass_seconds: float) -> tuple[np.ndarray, int]:
-    """Return a way's answers to as many tables as it takes the time of a pass for, and how many these are."""
+    """Return a way's answers to as many tables as fit in the time of a pass, and the number of these tables."""
     found = [way(0)]
     began = time.perf_counter()
     for number in range(1, batches):
@@ -165,7 +165,7 @@ def first_pass(way: Way, batches: int, pass_seconds: float) -> tuple[np.ndarray,
 
 
 def check(name: str, found: dict[str, np.ndarray]) -> None:
-    """Fail where ways that have the same bits do not, or scikit-learn's answers are others."""
+    """Fail if ways that should have the same bits do not, or if scikit-learn's answers differ."""
     for way, answers in found.items():
         ours = found["files"][: len(answers)]
         peer = answers.reshape(len(ours))

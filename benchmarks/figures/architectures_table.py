@@ -20,14 +20,14 @@ NAMES = {
 INTRODUCTION = """## GPUs with little float64
 
 T4, A10, L4 and L40S have two float64 units a multiprocessor, a 32nd or a 64th of their float32 units. Made by
-`python -m benchmarks.architectures`, which needs no GPU: it compiles every kernel for each of them, counts what the
-machine code executes, and divides by the published rates. The figures are bounds, in nanoseconds a row of a large
+`python -m benchmarks.bounds.architectures`, which needs no GPU: it compiles every kernel for each of them, counts what
+the machine code executes, and divides by the published rates. The figures are bounds, in nanoseconds a row of a large
 batch: no run can be faster, and real ones are slower. Behind each stands what bounds it, and in brackets how many times
 longer that is than the same kernel would take if its float64 instructions took no time."""
 
 
 def architectures_section() -> str:
-    """Return the section, the empty string where nothing was counted."""
+    """Return the section, the empty string if nothing was counted."""
     if not FILE.exists():
         return ""
     return section(json.loads(FILE.read_text(encoding="utf-8")))
@@ -61,7 +61,7 @@ def bounds_rows(cases: Sequence[Mapping[str, Any]], gpus: Sequence[Gpu], *, bus:
 
 
 def bound(found: Mapping[str, Any] | None, *, bus: bool) -> str:
-    """Return a bound as a table shows it; a dash where there is none."""
+    """Return a bound as a table shows it; a dash if there is none."""
     if found is None:
         return "–"
     times = found["ns_per_row"]

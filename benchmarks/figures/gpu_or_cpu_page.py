@@ -14,14 +14,14 @@ from benchmarks.models import FAMILIES
 from triton_regressors.advise import prices
 from triton_regressors.advise.measured_models import TABLE, small_table
 
-PAGE = Path(__file__).parent.parent / "docs" / "worth.md"
+PAGE = Path(__file__).parents[2] / "docs" / "worth.md"
 TRITON = "triton"
 PEERS = (SCIKIT_LEARN, ONNXRUNTIME)
 CHEAP = prices.GPUS[1]
 
 
 def documents(results: Mapping[str, Mapping[str, Document]]) -> Iterator[tuple[str, Document]]:
-    """Yield the devices' directories and worth.json of those that have a GPU."""
+    """Yield the directory and worth.json of each device with a GPU."""
     for name, found in results.items():
         if "worth" in found and found["worth"]["settings"]["engine"] == TRITON:
             yield name, found["worth"]
@@ -33,7 +33,7 @@ def models(document: Document) -> list[Document]:
 
 
 def rate(model: Document, library: str) -> float | None:
-    """Return the most rows per second that a library answers at any batch size, None where it was not measured."""
+    """Return the most rows per second that a library answers at any batch size, None if it was not measured."""
     rates = [
         point["rows"] / found["median_us"] * 1e6 for point in model["points"] if (found := fastest(point, library))
     ]
@@ -50,7 +50,7 @@ def worth_from(model: Document, peer: str) -> int | None:
 def ratio(model: Document, rows: int, peer: str) -> tuple[float, bool]:
     """Return a peer's time over the GPU's at one batch size, and whether the peer's was measured there.
 
-    If it was left out as too long it is that of the largest batch before, in proportion; NaN where nothing is known.
+    If it was left out as too long, the time of the largest batch before is scaled up; NaN if nothing is known.
     """
     times = {
         library: {point["rows"]: found["median_us"] for point in model["points"] if (found := fastest(point, library))}
@@ -64,7 +64,7 @@ def ratio(model: Document, rows: int, peer: str) -> tuple[float, bool]:
 
 
 def why_not(model: Document, peer: str) -> str | None:
-    """Return in a word why a peer has no times of a model, or None if it has some."""
+    """Return briefly why a peer has no times of a model, or None if it has some."""
     if rate(model, peer) is not None:
         return None
     return "does not convert" if peer in model["without"] else "answers wrong"
@@ -150,7 +150,7 @@ def latency(model: Document, rows: int) -> str:
 
 
 def since(model: Document, peer: str) -> str:
-    """Return from how many rows on the GPU is faster than a peer, in words."""
+    """Return the number of rows from which on the GPU is faster than a peer, in words."""
     reason = why_not(model, peer)
     if reason:
         return reason
@@ -159,14 +159,14 @@ def since(model: Document, peer: str) -> str:
 
 
 def missing(document: Document) -> list[str]:
-    """Return the sentence on families that were not measured, if there are such."""
+    """Return the sentence on families that were not measured, if any."""
     measured = {family["family"] for family in document["families"]}
     titles = [title for family, (title, _) in FAMILIES.items() if family not in measured]
     return [f"Not measured yet: {', '.join(titles)}."] if titles else []
 
 
 def wrong(document: Document) -> list[str]:
-    """Return the sentence on peers that answer wrong, if one does."""
+    """Return the sentence on peers that answer wrong, if any."""
     said = [
         f"{model['title']}, {point['rows']:,} row{'s' * (point['rows'] != 1)}: {reason}"
         for model in models(document)
@@ -185,7 +185,7 @@ def millions(value: float | None) -> str:
 
 
 def wanted(results: Mapping[str, Mapping[str, Document]]) -> dict[Path, str]:
-    """Return what the files that are made of worth.json hold; the table where a GPU was measured."""
+    """Return the contents of the files made from worth.json; the table only if a GPU was measured."""
     found = list(documents(results))
     table = {TABLE: json.dumps(small_table(found[0][1]), indent=1, ensure_ascii=False) + "\n"} if found else {}
     return {PAGE: page(results), **table}
@@ -198,7 +198,7 @@ def _prices() -> str:
 
 INTRODUCTION = """# When does a GPU make sense?
 
-Made by `python -m benchmarks.tables`; do not edit.
+Made by `python -m benchmarks.figures.tables`; do not edit.
 
 It depends on the family, on the model's size and, above all, on how many rows come at a time. For one model, on your
 machine, ask the model itself:
@@ -230,7 +230,7 @@ What they do not say: a served request takes some 150 µs in the Triton server w
 saved is felt there and ten microseconds are not. And a GPU host that waits for requests costs what a busy one costs:
 the dollars below are for hosts that are never idle."""
 
-NOTHING = """No figures are committed yet: `python -m benchmarks.worth` measures them, on a host with a GPU."""
+NOTHING = """No figures are committed yet: `python -m benchmarks.cpu.gpu_or_cpu` measures them, on a host with a GPU."""
 
 PRICES = f"""## Prices
 

@@ -1,4 +1,4 @@
-"""Draws what worth.json says: where a GPU is faster, and where it is cheaper."""
+"""Draws the figures of worth.json: where a GPU is faster, and where it is cheaper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables of results share: how they look, and the note on what is behind them."""
+"""The common form of tables of results, and the note on the versions behind them."""
 
 from __future__ import annotations
 

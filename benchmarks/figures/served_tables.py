@@ -1,6 +1,6 @@
-"""Makes the tables of the Triton server, of its starts, and of what entries do for it or without it.
+"""Makes the tables of the Triton server, of its starts, of observing and of scoring.
 
-That is served.json, requests.json, several_gpus.json, startup.json, observer.json and scoring.json.
+They show served.json, requests.json, several_gpus.json, startup.json, observer.json and scoring.json.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def served_section(document: Document, where: str) -> str:
 
 
 def requests_section(document: Document, where: str) -> str:
-    """Return what a server answers with each model, beside the do-nothing model and scikit-learn's own predict."""
+    """Return a server's throughput with each model, beside the do-nothing model and scikit-learn's own predict."""
     rows = [
         [
             model["title"],
@@ -96,7 +96,7 @@ def scoring_section(document: Document, where: str) -> str:
 
 
 def several_gpus_section(document: Document, where: str) -> str:
-    """Return what one GPU and all of them answer with each model, and with the one that does nothing."""
+    """Return the throughput of one GPU and of all with each model, and with the one that does nothing."""
     rows = [
         [
             model["title"],
@@ -138,7 +138,7 @@ def startup_section(document: Document, where: str) -> str:
 
 
 def observer_section(document: Document, where: str) -> str:
-    """Return what counting what a model sees adds to a request."""
+    """Return the time that observing adds to a request."""
     rows = [
         [model["title"], f"{point['rows']:,}", microseconds(point["off_us"])]
         + [added(point[f"{mode}_adds_us"], point["off_us"]) for mode in ("sampled", "on")]
@@ -157,7 +157,7 @@ def added(quartiles: Sequence[float], off: float) -> str:
 
 
 def cost_of_fp64_served(document: Document) -> list[str]:
-    """Return what FP64 costs a served model; nothing where it was not measured."""
+    """Return the cost of FP64 in a served model; nothing if it was not measured."""
     rows = [
         [
             model["title"],

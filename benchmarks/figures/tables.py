@@ -1,9 +1,9 @@
 """Makes the tables and plots from the committed JSON: docs/benchmarks.md, docs/worth.md, and a PNG per figure.
 
-    python -m benchmarks.tables [--check]
+    python -m benchmarks.figures.tables [--check]
 
 With --check nothing is written; the exit code is 1 if a page is not what the JSON gives. `served_tables.py` makes the
-tables of what a server answered, `worth_page.py` the page on when a GPU makes sense.
+server's tables, `gpu_or_cpu_page.py` the page on when a GPU makes sense.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.figures.served_tables import (
 )
 from benchmarks.gpu.kernels import OURS, best
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 LATER = (
     "[What a GPU is worth](worth.md) times more models on a GPU in this way, and later: of large batches its figures "
     "are the newer ones."
@@ -38,8 +38,8 @@ SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
 
 INTRODUCTION = """# Benchmarks
 
-Made by `python -m benchmarks.tables`; do not edit. How this is measured, what the figures do not say, and how to repeat
-it, is in [benchmarks/README.md](../benchmarks/README.md).
+Made by `python -m benchmarks.figures.tables`; do not edit. [METHOD.md](../benchmarks/METHOD.md) says how this is
+measured and what the figures do not say, [README.md](../benchmarks/README.md) how to repeat it.
 
 Scikit-learn searches its rows for NaN and infinity unless it is told not to, and so does an entry on the server; both
 are timed with that search and without.
@@ -121,7 +121,7 @@ def predict_section(document: Document, where: str) -> str:
 
 
 def cost_of_fp64_in_process(document: Document) -> list[str]:
-    """Return what FP64 costs each model and engine by batch size; nothing where it was not measured."""
+    """Return the cost of FP64 in each model and engine by batch size; nothing if it was not measured."""
     rows = []
     for model in document["models"]:
         shown = [point for point in model["points"] if point["rows"] in SHOWN_ROWS]
@@ -343,7 +343,9 @@ def main() -> None:
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if arguments.check:
         if stale:
-            raise SystemExit(f"{stale[0]} is not what benchmarks/results gives; run python -m benchmarks.tables.")
+            raise SystemExit(
+                f"{stale[0]} is not what benchmarks/results gives; run python -m benchmarks.figures.tables."
+            )
         return
     from benchmarks.figures.plots import draw
 

@@ -1,13 +1,13 @@
 """Time of neighbours, expansions, trees and layers by the number of rows, beside torch or nvForest in the same run.
 
-    python -m benchmarks.families_gpu [--only neighbors layers] [--quick] [--output DIR]      needs a CUDA GPU
-    python -m benchmarks.families_gpu --dry-run              tries the script out on a CPU, on toy sizes
+    python -m benchmarks.gpu.families [--only neighbors layers] [--quick] [--output DIR]      needs a CUDA GPU
+    python -m benchmarks.gpu.families --dry-run              tries the script out on a CPU, on toy sizes
 
-A work is a plan's kernels, one launch after the other, and what torch offers for the same in float32: its answers need
-not be as exact, nor the same in every batch. Of expansions that is what `torch.compile` makes for the number of rows.
-Their time is the device's. Trees stand beside nvForest where it is installed, which cannot be captured into a graph:
-theirs is the host's from a call until the answers are there, and ours is then a graph's replay. Trees that are added
-up in order stand beside the same trees summed as integers.
+A work is a plan's kernels, one launch after the other, and torch's way to the same in float32: its answers need not be
+as exact, nor the same in every batch. For expansions, torch's way is what `torch.compile` makes for the number of rows.
+All of these are timed on the device. Trees stand beside nvForest if it is installed. It cannot be captured into a
+graph: its time is the host's from a call until the answers are there, and ours is then a graph's replay on the same
+clock. Trees that are added up in order stand beside the same trees summed as integers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def works(device: torch.device, chosen: Sequence[str], toy: bool) -> Iterator[Wo
 
 
 def trees(device: torch.device, toy: bool) -> Iterator[Work]:
-    """Yield ensembles of trees, for which torch has nothing, beside nvForest."""
+    """Yield ensembles of trees, which torch does not have, beside nvForest."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300 if toy else 20_000, 64)).astype(np.float32)
     y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.standard_normal(len(X))
@@ -97,7 +97,7 @@ def layers(device: torch.device, toy: bool) -> Iterator[Work]:
 
 
 def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None = None) -> Callable[[int], Tensor]:
-    """Return what launches the kernels of a plan's outputs, all of them by default, on one of the inputs."""
+    """Return a function that launches the kernels of a plan's outputs, by default of all, on one of the inputs."""
     plan = plan.on_device(inputs[0].device)
     device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
     parameters = bind_parameters(plan, device, plain=device.type == "cpu")
@@ -119,7 +119,7 @@ def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None 
 
 
 def until_answered(contender: Contender, count: int) -> Contender:
-    """Return what replays a graph of each of a contender's calls and waits for its answers."""
+    """Return a contender that replays a graph of each call and waits for the answers."""
     replays = [capture(lambda i=i: contender.call(i)) for i in range(count)]
 
     def replay(i: int) -> None:
@@ -130,7 +130,7 @@ def until_answered(contender: Contender, count: int) -> Contender:
 
 
 def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, Any]]:
-    """Check, time and print a work for each number of rows; return what was found."""
+    """Check, time and print a work for each number of rows; return the figures."""
     parameters = bind_parameters(work.plan, torch.device("cpu"), plain=True)
     steps = work.plan.steps_for(tuple(work.plan.outputs))
     found = []
@@ -187,8 +187,8 @@ def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, 
 def run(directory: Path | None, chosen: Sequence[str], *, quick: bool = False, dry_run: bool = False) -> Path | None:
     """Measure the chosen families and write families.json; a dry run measures toys on the CPU and writes nothing."""
     if not dry_run and not torch.cuda.is_available():
-        raise SystemExit("benchmarks.families_gpu needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
-    torch.set_float32_matmul_precision("highest")  # no TF32 for anybody
+        raise SystemExit("benchmarks.gpu.families needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
+    torch.set_float32_matmul_precision("highest")  # no TF32 for any contender
     device = torch.device("cpu" if dry_run else "cuda")
     print(f"kernels on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
     found: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
-"""Time from rows in host memory to answers in host memory, beside what bounds it: the kernels, and the bus.
+"""Time from rows in host memory to answers in host memory, beside its bounds: the kernels, and the bus.
 
-    python -m benchmarks.host_to_host [--only ridge forest ...] [--quick] [--output DIR]      needs a CUDA GPU
-    python -m benchmarks.host_to_host --dry-run              tries the script out on a CPU, on toy sizes
+    python -m benchmarks.gpu.host_to_host [--only ridge forest ...] [--quick] [--output DIR]      needs a CUDA GPU
+    python -m benchmarks.gpu.host_to_host --dry-run              tries the script out on a CPU, on toy sizes
 
 If copies and kernels overlap wholly, a large batch takes as long as the larger of two: the plan's kernels alone on
 rows that lie on the device, and the rows' copy to the device from pinned memory. Pipelines are timed at small batches
@@ -48,12 +48,12 @@ HOST, KERNELS, BUS = "host to host", "kernels", "bus"
 LIMIT = 1e-6
 CHECKED_ROWS = 64
 QUICK = Effort(rounds=5, block_s=0.05, contender_s=0.5, least_rounds=2, warm_up_s=0.05)
-"""Blocks are longer than threads wait busily for one another: while they do, calls were seen to take 8 or 16 ms."""
+"""A short effort with blocks longer than threads spin for one another: meanwhile calls were seen to take 8 or 16 ms."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What to fit, on how many rows, and the batch sizes to time; the first `numbers` columns hold no categories."""
+    """An estimator, its training rows, and the batch sizes to time; the first `numbers` columns are numeric."""
 
     title: str
     make: Callable[[], BaseEstimator]
@@ -63,7 +63,7 @@ class Work:
     gaps: bool = False
 
     def rows(self, count: int, seed: int) -> np.ndarray:
-        """Return rows as a user has them: float32 `[count, FEATURES]`, categories as whole numbers."""
+        """Return rows like a user's: float32 `[count, FEATURES]`, categories as whole numbers."""
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((count, FEATURES), dtype=np.float32)
         X[:, self.numbers :] = rng.integers(CATEGORIES, size=(count, FEATURES - self.numbers))
@@ -122,7 +122,7 @@ WORKS = {
 
 
 def measure(work: Work, device: torch.device, effort: Effort, toy: bool) -> list[dict[str, Any]]:
-    """Check, time and print a work for each number of rows; return what was found."""
+    """Check, time and print a work for each number of rows; return the figures."""
     estimator = work.fit(toy)
     plan = compile_estimator(estimator).plan
     sizes = (1, 5) if toy else work.sizes
@@ -176,7 +176,9 @@ def measure(work: Work, device: torch.device, effort: Effort, toy: bool) -> list
 def run(directory: Path | None, chosen: Sequence[str], *, quick: bool = False, dry_run: bool = False) -> Path | None:
     """Measure the chosen works and write host_to_host.json; a dry run measures toys on the CPU and writes nothing."""
     if not dry_run and not torch.cuda.is_available():
-        raise SystemExit("benchmarks.host_to_host needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
+        raise SystemExit(
+            "benchmarks.gpu.host_to_host needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU."
+        )
     device = torch.device("cpu" if dry_run else "cuda")
     print(f"host to host on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
     effort = QUICK if quick or dry_run else Effort(rounds=15)

@@ -1,11 +1,11 @@
 """Device time of the kernels alone, beside a copy of memory, torch and torch.compile, all in the same run.
 
-    python -m benchmarks.kernels_gpu [--quick] [--output DIR]     needs a CUDA GPU
-    python -m benchmarks.kernels_gpu --dry-run                    tries the script out on a CPU, on toy sizes, and with
+    python -m benchmarks.gpu.kernels [--quick] [--output DIR]     needs a CUDA GPU
+    python -m benchmarks.gpu.kernels --dry-run                    tries the script out on a CPU, on toy sizes, and with
                                                                   TRITON_INTERPRET=1 the kernels too
 
-Every case is a set of contenders on the same rotating inputs, a copy of memory among them: what a case reaches is its
-bytes (rows read once, answers written once) per time, as a share of what that copy reached (bytes read and written).
+Every case is a set of contenders on the same rotating inputs, a copy of memory among them. A case's figure is its
+bytes (rows read once, answers written once) per time, as a share of that copy's rate (bytes read and written).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the cases are."""
+    """The sizes of the cases."""
 
     affine_bytes: int  # of X in the affine cases
     rows: int  # of the polynomial cases
@@ -60,10 +60,10 @@ TOY = Sizes(affine_bytes=2**14, rows=256, copy_bytes=2**14, rounds=2)
 
 @dataclass(frozen=True)
 class Case:
-    """One table row's worth: contenders on the same inputs, and the float64 answer to hold them to.
+    """A row of the table: contenders on the same inputs, and the float64 answers to check them with.
 
     The names of our own contenders begin with `OURS`. `expected` maps float64 rows to float64 answers, making
-    `elements_per_row` intermediate numbers; `model` is the estimator behind our parameters, where there is one.
+    `elements_per_row` intermediate numbers; `model` is the estimator behind our parameters, if there is one.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Case:
 
 
 class Bench:
-    """The device, the sizes and the copy of memory that every case is measured beside."""
+    """The device, the sizes, and the copy of memory that stands beside every case."""
 
     def __init__(self, device: torch.device, sizes: Sizes, tune: bool) -> None:
         self.device, self.sizes, self.tune = device, sizes, tune
@@ -122,7 +122,7 @@ class Bench:
         answers = []
         for i in range(len(case.inputs)):
             answer = contender.call(i)
-            poison([answer])  # the same memory where the output is given, and an earlier answer's where it is not
+            poison([answer])  # this is the memory of the output if one is given, else of an earlier answer
             answers.append(contender.call(i).clone())
         error = error_of_tensors(answers, case.inputs, case.expected, case.elements_per_row)
         if case.model is not None and ours:
@@ -161,7 +161,7 @@ class Bench:
 
 
 def best(case: Mapping[str, Any], *, ours: bool) -> tuple[str, dict[str, Any]]:
-    """Return the name and figures of a measured case's fastest of ours, or of torch's; of ours the exported counts."""
+    """Return the name and figures of a case's fastest contender of torch, or of ours, as exported."""
     found = {name: value for name, value in case["contenders"].items() if name.startswith(OURS) == ours}
     exported = {name: value for name, value in found.items() if "as exported" in name}
     return min((exported or found).items(), key=lambda item: item[1]["median_us"])
@@ -237,8 +237,8 @@ def cubic_case(bench: Bench) -> Case:
 def run(directory: Path | None, *, quick: bool = False, tune: bool | None = None, dry_run: bool = False) -> Path | None:
     """Measure every case and write kernels.json; a dry run measures toy sizes on the CPU and writes nothing."""
     if not dry_run and not torch.cuda.is_available():
-        raise SystemExit("benchmarks.kernels_gpu needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
-    torch.set_float32_matmul_precision("highest")  # no TF32 for anybody
+        raise SystemExit("benchmarks.gpu.kernels needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
+    torch.set_float32_matmul_precision("highest")  # no TF32 for any contender
     if dry_run:
         torch.set_num_threads(1)
     tune = not quick and not dry_run if tune is None else tune

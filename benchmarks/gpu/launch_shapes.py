@@ -1,14 +1,14 @@
 """Measure launch shapes on this GPU and write its part of the table that is shipped with the kernels.
 
-    python -m benchmarks.launch_shapes [--only OPERATION ...] [--limit SECONDS] [--table FILE]     needs a CUDA GPU
-    python -m benchmarks.launch_shapes --dry-run                  tries the script out on a CPU, on toy sizes, and with
+    python -m benchmarks.gpu.launch_shapes [--only OPERATION ...] [--limit SECONDS] [--table FILE]  needs a CUDA GPU
+    python -m benchmarks.gpu.launch_shapes --dry-run              tries the script out on a CPU, on toy sizes, and with
                                                                   TRITON_INTERPRET=1 the kernels too
 
 For every operation and shape class there are models, and shapes to try beside the default. Shapes take turns on the
-same rows, as captured graphs, in batches of several sizes. What does not compile, needs more than the GPU has, or
-changes a bit of an answer is left out. A shape comes into the table if it is faster than the default in the mean over
-the batches, slower in none of them, and both once more when the two are timed alone. Other GPUs' parts of the table,
-and operations that were not measured, stay as they are.
+same rows, as captured graphs, in batches of several sizes. A shape that does not compile, needs more than the GPU
+has, or changes a bit of an answer is left out. A shape enters the table if it is faster than the default in the
+mean over the batches and slower in none of them, and passes both tests again when the two are timed alone. Other GPUs'
+parts of the table, and operations that were not measured, stay as they are.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from triton_regressors.kernels.plan.launch_shapes import TABLE, Shape, capabilit
 from triton_regressors.kernels.plan.plan import Operation
 
 GAIN = 0.97
-"""How much of the default's time, in the geometric mean over the batches, a shape may take to come into the table."""
+"""The largest share of the default's time, in the geometric mean over the batches, of a shape that enters the table."""
 
 LOSS = 1.03
-"""The largest share of the default's time that it may take in any one batch."""
+"""The largest share of the default's time that such a shape may take in any one batch."""
 
 CHECKED_ROWS = (1, 1000, 65541)
 MOST_CONFIRMED = 3
@@ -51,30 +51,30 @@ Tensor = torch.Tensor
 
 @functools.cache
 def arrays_of(operation: Operation) -> dict[str, np.ndarray]:
-    """Return what an operation's arithmetic reads, which takes long to make for large ones."""
+    """Return the arrays that an operation's arithmetic reads; large operations take long to make them."""
     return operation.parameters()
 
 
 @functools.lru_cache(maxsize=8)
 def on_device(operation: Operation, device: torch.device) -> dict[str, Tensor]:
-    """Return what an operation's arithmetic reads as tensors."""
+    """Return the arrays that an operation's arithmetic reads as tensors."""
     arrays = arrays_of(operation).items()
     return {name: torch.from_numpy(np.ascontiguousarray(array)).to(device) for name, array in arrays}
 
 
 class Bench:
-    """A device, and how many rounds shapes take turns there."""
+    """A device, and the number of rounds in which shapes take turns there."""
 
     def __init__(self, device: torch.device, rounds: int) -> None:
         self.device, self.rounds = device, rounds
         self._launches = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
 
     def measure(self, each: ShapeClass, failures: dict[int, str]) -> Shape | None:
-        """Return the shape that is to come into the table, if there is one, and print how it compares.
+        """Return the shape for the table, if there is one, and print its times beside the default's.
 
         Args:
             each: the shape class.
-            failures: why candidates, by their number, do not compile; those that change bits are added.
+            failures: the reasons, by number, why candidates do not compile; those that change bits are added.
         """
         first, *others = each.models
         for number, shape in enumerate(each.candidates):
@@ -109,7 +109,7 @@ class Bench:
     def _compare(
         self, each: ShapeClass, shapes: dict[str, Shape], rounds: int
     ) -> dict[str, tuple[float, list[tuple[int, float, float]]]]:
-        """Return what takes no batch longer than the default: its mean share of that's time, rows and both's µs."""
+        """Return the shapes within `LOSS` in every batch: mean share of the default's time, and each batch's times."""
         model, found = each.models[0], {}
         for rows in each.rows:
             count = input_count(4 * rows * model.width, least=2, most=32) if self.device.type == "cuda" else 1
@@ -135,19 +135,19 @@ class Bench:
             try:
                 if not torch.equal(bits(self.answer(each, model, x, shape)), bits(exact)):
                     return "with other bits"
-            except Exception as error:  # of the compiler or of the GPU's driver, which have types of their own
+            except Exception as error:  # types of the compiler or of the GPU's driver
                 return type(error).__name__
         return ""
 
     def answer(self, each: ShapeClass, model: Model, x: Tensor, shape: Shape) -> Tensor:
-        """Return what a model answers, launched in a shape that says what it changes of the default."""
+        """Return a model's answers, launched in a shape given by its differences from the default."""
         out = torch.zeros(len(x), model.operation.output_width(model.width), dtype=x.dtype, device=x.device)
         return self._call(each, model, [x], out, shape)(0)
 
     def _call(
         self, each: ShapeClass, model: Model, inputs: Sequence[Tensor], output: Tensor, shape: Shape
     ) -> Callable[[int], Tensor]:
-        """Return what launches in a shape; on a CPU that interprets no kernels the plain torch reference stands in."""
+        """Return a function that launches in a shape; on a CPU without the interpreter, the torch reference."""
         parameters = on_device(model.operation, self.device)
 
         def call(i: int) -> Tensor:
@@ -170,7 +170,7 @@ def bits(values: Tensor) -> Tensor:
 
 
 PENDING: list[ShapeClass] = []
-"""What is measured: processes that are forked to compile find it here."""
+"""The measured shape classes, for the processes that are forked to compile."""
 
 
 def compile_in_cache(number: int, candidate: int) -> str:
@@ -182,7 +182,7 @@ def compile_in_cache(number: int, candidate: int) -> str:
         each, bench = PENDING[number], Bench(torch.device("cuda"), 0)
         model = each.models[0]
         bench.answer(each, model, torch.zeros(1, model.width, device=bench.device), each.candidates[candidate])
-    except Exception as error:  # of the compiler, which has types of its own
+    except Exception as error:  # types of the compiler
         return type(error).__name__
     finally:
         JITFunction.run = run  # type: ignore[method-assign]
@@ -190,10 +190,10 @@ def compile_in_cache(number: int, candidate: int) -> str:
 
 
 def run(table: Path, chosen: Sequence[str], *, limit_s: float = math.inf, dry_run: bool = False) -> None:
-    """Measure operations and write what was found; a dry run tries one shape of one model and writes nothing."""
+    """Measure operations and write the table; a dry run tries one shape of one model and writes nothing."""
     if not dry_run and not torch.cuda.device_count():
         raise SystemExit(
-            "benchmarks.launch_shapes needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU."
+            "benchmarks.gpu.launch_shapes needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU."
         )
     began = time.monotonic()
     if dry_run:
@@ -207,7 +207,7 @@ def run(table: Path, chosen: Sequence[str], *, limit_s: float = math.inf, dry_ru
     for each in PENDING:
         arrays_of(each.models[0].operation)  # once, for this process and those that it forks
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), multiprocessing.get_context("fork")) as processes:
-        compiled = [  # begun before this process uses the GPU, as those that it forks could not any more
+        compiled = [  # started before this process uses the GPU: forks after that cannot use it
             [processes.submit(compile_in_cache, number, at) for at in range(len(each.candidates))]
             for number, each in enumerate(PENDING)
         ]
@@ -223,7 +223,7 @@ def run(table: Path, chosen: Sequence[str], *, limit_s: float = math.inf, dry_ru
 
 
 def write(table: Path, each: ShapeClass, shape: Shape | None, gpu: str) -> None:
-    """Put one shape into the table, or take out what is there."""
+    """Put one shape into the table, or take out the shape that is there."""
     content = json.loads(table.read_bytes()) if table.exists() else {}
     part = content.setdefault(gpu, {}).setdefault(each.shapes.operation, {})
     part.pop(each.key, None)

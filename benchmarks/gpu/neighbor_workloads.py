@@ -14,7 +14,7 @@ from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
 from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
 
 MISSING = 0.1
-"""The share of NaN where they are imputed."""
+"""The share of NaN in rows to impute."""
 
 Tensor = torch.Tensor
 

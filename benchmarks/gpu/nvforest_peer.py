@@ -1,6 +1,6 @@
 """nvForest, the engine of the Triton server's FIL backend, as a peer of our trees.
 
-It is imported where it is asked for alone: nothing else needs it, and it needs CuPy.
+It is imported only on request: nothing else needs it, and it needs CuPy.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from benchmarks.timing import Contender
 
 NVFOREST = "nvForest"
 TUNING_S = 0.1
-"""The time that nvForest may take to try a layout and chunk size, in seconds."""
+"""Seconds that nvForest may take to try a layout and chunk size."""
 
 
 def there_is_nvforest() -> bool:
-    """Tell whether nvForest and CuPy are installed."""
+    """Return whether nvForest and CuPy are installed."""
     return all(importlib.util.find_spec(name) is not None for name in ("nvforest", "cupy"))
 
 
 def nvforest(estimator: BaseEstimator, inputs: Sequence[torch.Tensor]) -> Contender:
-    """Return what nvForest does with rows on the GPU, tuned by its own `optimize` for this number of rows, in float32.
+    """Return nvForest's float32 predictions of rows on the GPU, tuned by its own `optimize` for this number of rows.
 
     A call returns when its answers are there. nvForest cannot be captured into a graph.
     """

@@ -30,7 +30,7 @@ KERNELS: dict[str, tuple[str, str, dict[str, float]]] = {
     "polynomial of degree 3": ("dot", "power", {"coef0": 1.0, "exponent": 3.0}),
     "sigmoid": ("dot", "tanh", {"coef0": 1.0}),
 }
-"""Metric, profile and numbers of functions of rows and points, as `PairwiseAffine` has them."""
+"""The metric, profile and numbers of each function of rows and points, as `PairwiseAffine` takes them."""
 
 PEERS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "rbf": lambda x, p, g: torch.exp(-g * torch.cdist(x, p) ** 2),
@@ -43,7 +43,7 @@ PEERS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "polynomial of degree 3": lambda x, p, g: (1.0 + g * x @ p.T) ** 3,
     "sigmoid": lambda x, p, g: torch.tanh(1.0 + g * x @ p.T),
 }
-"""The same in torch, of rows, points and the size of gamma; what is not compiled may need much memory."""
+"""The same functions in torch, of rows, points and the size of gamma; without compilation they may need much memory."""
 
 
 def expansions(device: torch.device, toy: bool) -> Iterator[Work]:
@@ -84,7 +84,7 @@ def compiled_sum(
 
 
 def in_one_piece(peer: Callable[[Tensor], Tensor], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return what `torch.compile` makes of a function, for each number of rows anew; on a CPU the function itself."""
+    """Return a function compiled by `torch.compile` for each number of rows anew; on a CPU the function itself."""
     torch._dynamo.reset()
     return torch.compile(peer, dynamic=False) if device.type == "cuda" else peer
 

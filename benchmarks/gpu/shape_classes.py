@@ -36,10 +36,10 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True)
 class ShapeClass:
-    """What is launched in one shape: its key's parts, models, the numbers of rows to time, and the shapes to try.
+    """The launches of one shape: its key's parts, models, the numbers of rows to time, and the shapes to try.
 
-    The first model is timed. A compiler lays a block out by what it knows of addresses, so that the others, whose rows
-    are aligned otherwise or which compute something beside, could have other bits where the first has not.
+    The first model is timed. The compiler lays a block out by what it knows of addresses. The others, whose rows are
+    aligned differently or which compute something more, could therefore change bits even if the first does not.
     """
 
     shapes: LaunchShapes
@@ -55,12 +55,12 @@ class ShapeClass:
 
     @property
     def default(self) -> Shape:
-        """The shape where the table has none."""
+        """The shape if the table has none."""
         return self.shapes.default(*self.parts)
 
 
 def grid(default: Shape, **values: Sequence[Any]) -> list[Shape]:
-    """Return every combination of values, each as what it changes of the default; the default is not among them."""
+    """Return every combination of values except the default, each as its differences from the default."""
     found = []
     for combination in itertools.product(*values.values()):
         changed = {name: v for name, v in zip(values, combination, strict=True) if default[name] != v}
@@ -76,7 +76,7 @@ def linear() -> Iterator[ShapeClass]:
         yield tiles(affine_narrow_shape, parts, widths)
     for block in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
         yield tiles(affine_shape, (block, "whole"), (block, 2048) if block == 1024 else (block,))
-        if block >= 16:  # of fewer features than 24 only multiples of 4 come in tiles
+        if block >= 16:  # below 24 features only multiples of 4 come in tiles
             middle = 3 * block // 4
             widths = (middle,) if block == 16 else (middle + 4, middle + 5, middle + 6)
             yield tiles(affine_shape, (block, "masked"), widths)
@@ -176,13 +176,13 @@ OPERATIONS: dict[str, Callable[[], Iterator[ShapeClass]]] = {
 
 
 def shape_classes(chosen: Iterable[str], toy: bool = False) -> Iterator[ShapeClass]:
-    """Yield the shape classes of the chosen operations; toys are small where a model takes long to make."""
+    """Yield the shape classes of the chosen operations; toys are small if a model takes long to make."""
     for name in chosen:
         yield from trees(toy) if name == "tree_ensemble" else OPERATIONS[name]()
 
 
 def ensemble(estimator: BaseEstimator, packed: bool) -> TreeEnsemble:
-    """Return the trees of a fitted estimator, for float32 rows where they are to be packed, else for float64 rows."""
+    """Return the trees of a fitted estimator, for float32 rows if they are to be packed, else for float64 rows."""
     plan = lower(estimator).plan
     if packed:
         plan = specialise(plan, "float32")

@@ -1,6 +1,6 @@
 """Polynomials in plain torch, compiled: every formulation that could be the fastest for torch.
 
-All are float32. Each is given its parameters prepared as suits it best; "folded" forms have the scaler multiplied into
+All are float32. Each gets its parameters in the form that suits it best; "folded" forms have the scaler multiplied into
 their coefficients, which saves torch the scaling and costs some accuracy (the error is printed beside the time).
 """
 
@@ -30,7 +30,7 @@ def folded_two_terms(x: Tensor, form: Tensor, linear: Tensor, intercept: Tensor)
 
 
 def scaled_sum(x: Tensor, shift: Tensor, factor: Tensor, form: Tensor, linear: Tensor, intercept: Tensor) -> Tensor:
-    """Scale, then as `folded_sum`."""
+    """Scale, then compute like `folded_sum`."""
     z = (x - shift) * factor
     return ((z @ form + linear) * z).sum(1) + intercept
 
@@ -38,7 +38,7 @@ def scaled_sum(x: Tensor, shift: Tensor, factor: Tensor, form: Tensor, linear: T
 def scaled_two_terms(
     x: Tensor, shift: Tensor, factor: Tensor, form: Tensor, linear: Tensor, intercept: Tensor
 ) -> Tensor:
-    """Scale, then as `folded_two_terms`."""
+    """Scale, then compute like `folded_two_terms`."""
     z = (x - shift) * factor
     return (z @ form * z).sum(1) + z @ linear + intercept
 

@@ -1,14 +1,14 @@
 """Time of searches, trees, expansions and layers for rows unlike the data, over their time for rows like it.
 
-    python -m benchmarks.unlike_rows [--only neighbors trees] [--quick] [--output DIR]      needs a CUDA GPU
-    python -m benchmarks.unlike_rows --dry-run              tries the script out on a CPU, on toy sizes
-    python -m benchmarks.unlike_rows --cpu                  times the references that a CPU computes instead
+    python -m benchmarks.gpu.unlike_rows [--only neighbors trees] [--quick] [--output DIR]      needs a CUDA GPU
+    python -m benchmarks.gpu.unlike_rows --dry-run              tries the script out on a CPU, on toy sizes
+    python -m benchmarks.gpu.unlike_rows --cpu                  times the references that a CPU computes instead
 
-Rows are drawn like the data; drifted by 10 of its standard deviations; a million of them away, and so far that float64
+Kinds of rows: like the data; drifted by 10 standard deviations; a million standard deviations away; so far that float64
 distances to all points differ by rounding alone; random bits, as some load generators send; one row again and again;
-and beside what a model compares with: halfway between two stored points, at the radius from one, on thresholds of
-trees, on stored points and at the kinks of layers. Answers are compared with the reference's, but for those that
-rounding decides. Contenders are the kinds of rows, which take turns; torch's figure is for rows like the data.
+and beside the values that a model compares with: halfway between two stored points, at the radius from one, on
+thresholds of trees, on stored points and at the kinks of layers. Answers are compared with the reference's, except
+those that rounding decides. The kinds of rows are contenders and take turns; torch's figure is for rows like the data.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def rows_of(work: Work, kind: str, count: int, seed: int) -> Rows:
 
 
 def beside(plan: Plan, x: Rows, rng: np.random.Generator) -> Rows:
-    """Return rows beside what the plan's first operation with such numbers compares with."""
+    """Return rows beside the numbers that the plan's first operation with such numbers compares with."""
     for step in plan.steps:
         operation: Any = step.operation
         if isinstance(operation, RadiusNeighbors):
@@ -196,7 +196,7 @@ def on_thresholds(trees: Any, x: Rows, rng: np.random.Generator) -> Rows:
 
 
 def reference(plan: Plan, x: torch.Tensor, parameters: Any) -> torch.Tensor:
-    """Return what a CPU computes of rows."""
+    """Return a CPU's answers to rows."""
     values = {INPUT: x}
     steps = plan.steps_for(tuple(plan.outputs))
     for step in steps:
@@ -206,7 +206,7 @@ def reference(plan: Plan, x: torch.Tensor, parameters: Any) -> torch.Tensor:
 
 
 def measure(work: Work, device: torch.device, effort: Effort, on_cpu: bool) -> list[dict[str, Any]]:
-    """Check, time and print a work for each number of rows; return what was found."""
+    """Check, time and print a work for each number of rows; return the figures."""
     parameters = bind_parameters(work.plan, torch.device("cpu"), plain=True)
     found = []
     for rows in (CPU_ROWS,) if on_cpu else work.rows:
@@ -268,9 +268,9 @@ def run(
     """Measure the chosen families and write unlike_rows.json; a dry run measures toys on the CPU and writes nothing."""
     if not (dry_run or on_cpu) and not torch.cuda.is_available():
         raise SystemExit(
-            "benchmarks.unlike_rows needs a CUDA GPU, and torch finds none; --cpu times a CPU's references."
+            "benchmarks.gpu.unlike_rows needs a CUDA GPU, and torch finds none; --cpu times a CPU's references."
         )
-    torch.set_float32_matmul_precision("highest")  # no TF32 for anybody
+    torch.set_float32_matmul_precision("highest")  # no TF32 for any contender
     device = torch.device("cpu" if dry_run or on_cpu else "cuda")
     print(f"kernels on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
     found: list[dict[str, Any]] = []

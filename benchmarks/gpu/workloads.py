@@ -1,4 +1,4 @@
-"""What the benchmarks of kernels time: a plan's kernels, beside what torch does in their place."""
+"""The works that benchmarks of kernels time: a plan's kernels, beside torch in their place."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
 LIMIT = 1e-6
-"""How far our answers may be from the reference's, in standard deviations of these, or in units of 1 if it is more."""
+"""The largest difference from the reference's answers, in standard deviations of these, at least in units of 1."""
 
 Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)
 class Work:
-    """A plan, what torch does in its place (if that is anything), and the numbers of rows to time.
+    """A plan, torch's function in its place (if there is one), and the numbers of rows to time.
 
     Rows are normal, or their absolute values if `positive`, and `missing` is the share of their numbers that are NaN.
-    `limit` is that of the error. `ensemble` is the estimator of trees that nvForest can load, and `beside` the same
-    trees summed as integers, where the plan's sum is ordered.
+    `limit` is the largest error. `ensemble` is the estimator of trees that nvForest can load, and `beside` the same
+    trees summed as integers, if the plan's sum is ordered.
     """
 
     family: str

@@ -1,15 +1,16 @@
 """Served latency and throughput, beside a model that does nothing, measured in the same run.
 
-    python -m benchmarks.served [--quick] [--rounds N] [--generator perf_analyzer] [--models ridge ...] [--output DIR]
+    python -m benchmarks.served.batching [--quick] [--rounds N] [--generator perf_analyzer] [--models ridge ...]
+                                           [--output DIR]
 
 Exports models into a temporary repository and has `compare` serve and measure them: one row a request over gRPC, closed
 loop, with few and with many clients, under several dynamic batching configurations. The do-nothing model is the floor
-that the server and its Python backend set; what lies above it is ours. Each model is exported once more with its
+that the server and its Python backend set; the time above it is ours. Each model is exported once more with its
 numbers in FP64, and in every round that entry and the first take turns under dynamic batching.
 
-A machine's speed drifts by more than what is asked here, so everything is measured in several rounds, each with a
-server of its own. For each point the round with the median share of the do-nothing model's throughput is kept, beside
-the shares of all rounds.
+A machine's speed drifts by more than the differences to be measured, so everything is measured in several rounds, each
+with a server of its own. For each point the round with the median share of the do-nothing model's throughput is kept,
+beside the shares of all rounds.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ COLUMNS = (
 
 
 def figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns to keep of a point's flat row, numbers to four digits and what is no number as None."""
+    """Return the columns to keep of a point's flat row, numbers to four digits and non-finite ones as None."""
     kept: dict[str, Any] = {}
     for column in COLUMNS:
         value = row[column]
@@ -60,7 +61,7 @@ def figures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show(point: Point) -> None:
-    """Print a point as it is complete."""
+    """Print a point once it is complete."""
     row = point.flat()
     print(
         f"  {row['configuration']:<20} {row['concurrency']:4} clients: p50 {row['latency_p50_ms'] * 1e3:8,.0f} µs "

@@ -1,17 +1,17 @@
-"""Large models: what their export costs, and how soon a Triton server is ready with them.
+"""Large models: the cost of their export, and the time until a Triton server is ready with them.
 
-    python -m benchmarks.large [--quick] [--models NAME ...] [--rounds N] [--output DIR]
+    python -m benchmarks.served.large_exports [--quick] [--models NAME ...] [--rounds N] [--output DIR]
 
-The models (`large_models.py`): a random forest grown out to 2.5 million nodes, an SVR with 50,000 support vectors, and
-of XGBoost, LightGBM and CatBoost each 10,000 trees of depth 8, and 1,000 that also read a column of 2,000 categories;
-one of these also as a file that its library wrote.
+The models (`large_models.py`): a random forest grown out to 2.5 million nodes, an SVR with 50,000 support vectors,
+10,000 trees of depth 8 of each of XGBoost, LightGBM and CatBoost, and 1,000 trees of each that also read a column of
+2,000 categories; one of these also as a file that its library wrote.
 
 Each is exported in a process of its own, after a toy of its kind, so that neither loading libraries nor starting
-threads counts. Memory is what the process held at most during the export beyond what it held before it had the model:
-the model itself is in it, and what reading its pickle left behind is handed back first. It is counted in times of the
-pickled model, or of the file, beside which stands what the model takes in the process once it is read. Loading is
-measured on a real Triton server, in turns with a do-nothing model, whose time is what the server needs to start any
-Python model that imports torch. What the server then answers must be right.
+threads counts. Memory is the process's peak during the export less its memory before it had the model: the model itself
+is included, and memory left over from reading its pickle is handed back first. The figure is a multiple of the pickled
+model's size, or of the file's, and beside it stands the model's size in the process once it is read. Loading is
+measured on a real Triton server, in turns with a do-nothing model, whose time is the server's own for any Python model
+that imports torch. The server's answers must then be right.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ GONE_TIMEOUT_S = 60.0
 
 
 def measure_export(name: str, held: Path, repository: Path) -> dict[str, float]:
-    """Export the model in a file in this process, which nothing else was done in; return the seconds and the bytes."""
+    """Export the model in a file in this otherwise unused process; return the seconds and the bytes."""
     source = next(found for found in MODELS if found.name == name)
     sample = source.sample()
     with tempfile.TemporaryDirectory() as directory:
@@ -80,7 +80,7 @@ def measure_export(name: str, held: Path, repository: Path) -> dict[str, float]:
 
 
 def write(estimator: Any, path: Path) -> None:
-    """Write an estimator to a pickle, or as its library does."""
+    """Write an estimator to a pickle, or to a file of its library."""
     if path.suffix != ".pickle":
         estimator.save_model(str(path))
         return
@@ -97,7 +97,7 @@ def read(path: Path) -> Any:
 
 
 def hand_back() -> None:
-    """Give memory back to the system that the C library keeps for later: unpickling held every array twice."""
+    """Give memory back to the system that the C library keeps: unpickling held every array twice."""
     gc.collect()
     memory.hand_back()
 
@@ -240,7 +240,7 @@ def rounded(results: dict[str, Any]) -> dict[str, Any]:
 def run(directory: Path, *, quick: bool = False, models: Collection[str] = (), rounds: int | None = None) -> Path:
     """Measure the models of these names, or all whose library is installed, and write large.json.
 
-    What it held of other models stays, unless one of the runs is quick.
+    The file's results of other models stay, unless one of the runs is quick.
     """
     rounds = rounds or (1 if quick else ROUNDS)
     settings = {"quick": quick, "rounds": rounds, "busy_at_start": busy()}

@@ -1,6 +1,6 @@
-"""The models whose export `large.py` measures: forests, support vectors, and trees of boosting libraries.
+"""The models whose export `large_exports.py` measures: forests, support vectors, and trees of boosting libraries.
 
-Fitting an SVR on 50,000 rows takes hours, and neither the export nor the server looks at where its numbers come from:
+Fitting an SVR on 50,000 rows takes hours, and neither the export nor the server depends on the origin of its numbers:
 it is fitted on a few rows and then given drawn support vectors and coefficients, with which libsvm predicts. Boosters
 are fitted to noise, so slowly that all of their trees grow out; two of them with an eighth of the features at a time,
 which takes seconds.
@@ -23,7 +23,7 @@ from sklearn.svm import SVR
 
 FEATURES = 32
 SAMPLE_ROWS = 1024
-FITTED_ROWS = 256  # of the SVR
+FITTED_ROWS = 256  # training rows of the SVR
 BOOSTED_ROWS = 1024
 CATEGORIES = 2000
 SLOWLY = {"learning_rate": 0.0005, "random_state": 0}
@@ -55,12 +55,12 @@ BOOSTERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"depth": 8, "border_count": 64, "thread_count": 1, "allow_writing_files": False, "verbose": 0},
     ),
 }
-"""The module and class of each library's regressor, and what makes its trees grow out to depth 8."""
+"""The module and class of each library's regressor, and the options that make its trees grow out to depth 8."""
 
 
 @dataclass(frozen=True)
 class LargeModel:
-    """A model under measurement: `make(size)` fits it, and `sample` makes what it is asked; it needs a library.
+    """A model under measurement: `make(size)` fits it, `sample` makes its rows, and `needs` is its library.
 
     It is exported from a pickle, or from the library's own file, which ends in `suffix`.
     """
@@ -81,7 +81,7 @@ def rows(count: int, seed: int) -> np.ndarray:
 
 
 def table(count: int, seed: int) -> pd.DataFrame:
-    """Return such rows as a table, in which a column holds one of 2,000 strings instead."""
+    """Return such rows as a table with one column of 2,000 different strings instead."""
     found = pd.DataFrame(rows(count, seed), columns=[f"x{column}" for column in range(FEATURES)])
     numbers = np.arange(count) % CATEGORIES
     names = [f"category {number}" for number in range(CATEGORIES)]
@@ -111,7 +111,7 @@ def support_vectors(count: int) -> SVR:
 
 
 def boosted(library: str, with_categories: bool, count: int) -> Any:
-    """Return a library's regressor with `count` trees of depth 8, of numbers alone or beside a column of strings."""
+    """Return a library's regressor with `count` trees of depth 8, on numbers alone or with a column of strings."""
     module, name, options = BOOSTERS[library]
     if with_categories:
         options = options | {"catboost": {"cat_features": ["x0"]}, "xgboost": {"enable_categorical": True}}.get(
@@ -123,12 +123,12 @@ def boosted(library: str, with_categories: bool, count: int) -> Any:
 
 
 def rows_asked() -> np.ndarray:
-    """Return what a model of numbers is asked."""
+    """Return the rows for a model of numbers."""
     return rows(SAMPLE_ROWS, seed=4)
 
 
 def table_asked() -> pd.DataFrame:
-    """Return what a model of numbers and strings is asked: each string is there."""
+    """Return the rows for a model of numbers and strings, with each string among them."""
     return table(CATEGORIES, seed=4)
 
 
@@ -145,7 +145,7 @@ def of_library(library: str) -> tuple[LargeModel, LargeModel]:
 
 
 def from_file(model: LargeModel, suffix: str) -> LargeModel:
-    """Return a model as who has its library's file exports it."""
+    """Return a model that is exported from its library's file."""
     title = f"{model.title}, from a .{suffix} file"
     return dataclasses.replace(model, name=f"{model.name}_file", title=title, suffix=suffix)
 
@@ -159,7 +159,7 @@ MODELS = (
 
 
 def parts(estimator: Any) -> tuple[str, int]:
-    """Return what a model is made of, and how many of these."""
+    """Return the name of a model's parts, and their number."""
     if isinstance(estimator, SVR):
         return "support vectors", len(estimator.support_vectors_)
     if isinstance(estimator, RandomForestRegressor):

@@ -1,12 +1,13 @@
 """From request to answer on one Triton server: ours, scikit-learn's own predict, and a model that does nothing.
 
-    python -m benchmarks.requests [--quick] [--rounds N] [--generator perf_analyzer] [--models ridge ...] [--output DIR]
+    python -m benchmarks.served.requests [--quick] [--rounds N] [--generator perf_analyzer] [--models ridge ...]
+                                           [--output DIR]
 
 All models are loaded in one server and asked over gRPC, closed loop, under dynamic batching with one instance each.
-What takes turns is what is compared: in each round a model, the do-nothing model and scikit-learn's are measured one
-after the other, and the figures that are kept are of the round with the median share of the do-nothing model's
-requests, beside the shares of all rounds. Beside the first model a fourth takes its turn, `reading_model.py`: it takes
-its rows in and gives zeros out, which is the most that any Python model can reach.
+Compared models take turns: in each round a model, the do-nothing model and scikit-learn's are measured one after the
+other. The figures of the round with the median share of the do-nothing model's requests are kept, beside the shares of
+all rounds. Beside the first model a fourth takes its turn, `row_reader_model.py`: it
+takes its rows in and gives zeros out, which is the most that any Python model can reach.
 """
 
 from __future__ import annotations
@@ -54,25 +55,25 @@ NAMES = tuple(source.name for source in SOURCES)
 LOADS = tuple(Load("grpc", rows, concurrency=clients) for rows, clients in ((1, 1), (1, 64), (1024, 16)))
 ROUNDS = 3
 QUICK = Settings(warmup_s=0.3, window_s=0.3, max_windows=3, stability=1.0)
-"""Three windows, whatever they hold: what says how sure a figure is are the rounds."""
+"""Three windows, whatever their spread: the rounds show how certain a figure is."""
 
 OURS, NOTHING, SKLEARN, READING = "triton_regressors", "nothing", "scikit-learn", "reading"
 TOLERANCE = {OURS: 1e-6, NOTHING: 0.0, SKLEARN: 1e-3, READING: 0.0}
-"""How far answers may be off, in standard deviations; scikit-learn rounds what it computes from float32 rows."""
+"""The largest error of answers, in standard deviations; scikit-learn's come from float32 rows and are rounded."""
 
 Measure = Callable[[str, CheckedRows, Load], Figures]
 
 
 def served_name(source: Model, who: str) -> str:
-    """Return what a model is called on the server."""
+    """Return a model's name on the server."""
     return {OURS: source.name, SKLEARN: f"{source.name}_sklearn"}.get(who, who)
 
 
 def write_repository(directory: Path, sources: Sequence[Model]) -> None:
-    """Export each model, and write scikit-learn's beside it, and those that compute nothing."""
+    """Export each model, and write scikit-learn's and those that compute nothing beside it."""
     codes = {NOTHING: FLOOR_SOURCE} | {
         who: Path(__file__).with_name(file)
-        for who, file in ((SKLEARN, "sklearn_model.py"), (READING, "reading_model.py"))
+        for who, file in ((SKLEARN, "sklearn_model.py"), (READING, "row_reader_model.py"))
     }
     for source in sources:
         export(source.estimator, directory, name=source.name, sample=source.sample(), instances=1)
@@ -88,7 +89,7 @@ def write_repository(directory: Path, sources: Sequence[Model]) -> None:
 
 
 def checked_rows(source: Model, who: str) -> CheckedRows:
-    """Return rows to send, and what the answers must be."""
+    """Return rows to send, and their expected answers."""
     X = source.rows(2048, seed=5).astype(np.float32)
     expected = source.estimator.predict(X.astype(np.float64)).reshape(len(X), -1)
     rows = CheckedRows({"X": X}, expected, TOLERANCE[who] * float(expected.std()))
@@ -97,7 +98,7 @@ def checked_rows(source: Model, who: str) -> CheckedRows:
 
 @contextlib.contextmanager
 def measuring(url: str, settings: Settings, generator: str, loads: Sequence[Load] = LOADS) -> Any:
-    """Yield what measures one model of the server at this address under one of the loads."""
+    """Yield a function that measures one model of the server at this address under one of the loads."""
     tool = perf_analyzer.find() if generator == "perf_analyzer" else None
     processes = {load: load.processes(None) for load in loads}
     with Client(url) as client, LoadGenerator(0 if tool else max(processes.values())) as workers:
@@ -190,7 +191,7 @@ def run(
                     for load in LOADS:
                         figures = measure_round(measure, source, load, number, beside)
                         found.setdefault((source.name, load), []).append(figures)
-                    if number == rounds - 1:  # so that a run that is ended keeps the models that it has measured
+                    if number == rounds - 1:  # so that an interrupted run keeps its measured models
                         points = [median_point(load, found[source.name, load]) for load in LOADS]
                         result = {"model": source.name, "title": source.title, "points": points}
                         path = save_models(directory, "requests", stated, [result], NAMES)

@@ -1,7 +1,7 @@
-"""The least that a model which uses its rows does: it takes each request's rows in, and gives a part of a buffer out.
+"""The least work of a model that uses its rows: it takes each request's rows in, and gives a part of a buffer out.
 
-`benchmarks.requests` copies this file into a model repository, so it must stand alone. What it costs beyond the
-do-nothing model, every Python model pays before it computes anything.
+`benchmarks.served.requests` copies this file into a model repository, so it must stand alone. Every Python
+model pays its cost beyond the do-nothing model before it computes anything.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
-"""Several GPUs on one Triton server: the same bits from each, and what instances on all of them answer against one.
+"""Several GPUs on one Triton server: the same bits from each, and the throughput of all of them against one.
 
-    python -m benchmarks.several_gpus [--quick] [--rounds N] [--generator perf_analyzer] [--models forest] [--output D]
-    python -m benchmarks.several_gpus --dry-run     tries the script out on a CPU, where all else needs two GPUs
+    python -m benchmarks.served.several_gpus [--quick] [--rounds N] [--generator perf_analyzer] [--models forest]
+                                               [--output DIR]       needs two GPUs
+    python -m benchmarks.served.several_gpus --dry-run              tries the script out on a CPU
 
 Each model is exported once for every GPU and once for all of them, with one instance on each of an entry's GPUs. Every
 entry answers the same rows, in requests of several sizes that are under way together, with the bits of the first. Then
@@ -51,12 +52,12 @@ Places = dict[str, list[int]]
 
 
 def places(gpus: int) -> Places:
-    """Return which GPUs an entry has instances on, by the place's name."""
+    """Return the GPUs of an entry's instances, by the place's name."""
     return {**{f"GPU {number}": [number] for number in range(gpus)}, ALL: list(range(gpus))}
 
 
 def served_name(model: str, place: str) -> str:
-    """Return what an entry is called on the server."""
+    """Return an entry's name on the server."""
     return f"{model}_{place.replace(' ', '_')}"
 
 
@@ -84,7 +85,7 @@ def write_repository(directory: Path, sources: Sequence[Model], where: Places, k
 
 
 def rows_of(source: Model) -> np.ndarray:
-    """Return the rows that every entry of a model is asked for."""
+    """Return the rows that every entry of a model answers."""
     return source.rows(max(SIZES), seed=5).astype(np.float32)
 
 
@@ -157,7 +158,7 @@ def run(
     gpus = 2 if dry_run else torch.cuda.device_count()
     if gpus < 2:
         raise SystemExit(
-            f"benchmarks.several_gpus needs two GPUs, and torch finds {gpus}; --dry-run tries it on a CPU."
+            f"benchmarks.served.several_gpus needs two GPUs, and torch finds {gpus}; --dry-run tries it on a CPU."
         )
     print(f"several GPUs on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
     settings = QUICK if quick or dry_run else Settings(max_windows=5)

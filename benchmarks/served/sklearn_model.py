@@ -1,6 +1,7 @@
 """scikit-learn's own predict behind a Triton server, as one would serve an estimator by hand.
 
-`benchmarks.requests` copies this file into a model repository, so it must stand alone; `estimator.pkl` lies beside it.
+`benchmarks.served.requests` copies this file into a model repository, so it must stand alone; `estimator.pkl` lies
+beside it.
 """
 
 import pickle

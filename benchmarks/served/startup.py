@@ -1,11 +1,11 @@
-"""What kernels compiled ahead are worth: how long a server takes until it is ready, without and with them.
+"""Gain of kernels compiled ahead: the time until a server is ready, without and with them.
 
-    python -m benchmarks.startup [--quick] [--rounds N] [--models nothing linear all] [--output DIR]
+    python -m benchmarks.served.startup [--quick] [--rounds N] [--models nothing linear all] [--output DIR]
 
 Each family's model of medium size is served alone, and then all of them together. A start ends when the Triton
 server has loaded every entry, which has then answered its golden rows; its kernels come from an empty cache, or from
 one that docker/warm.py has filled as it does for an image. A repository of one model that does nothing is started
-beside them: what it takes is the server's own time.
+beside them: its time is the server's own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = (NOTHING, *SOURCES, ALL)
 ROUNDS = 3
 LONGEST_S = 600
 
-DOCKER = Path(__file__).parents[1] / "docker"
+DOCKER = Path(__file__).parents[2] / "docker"
 
 
 def write_repository(directory: Path, name: str) -> None:
@@ -55,7 +55,7 @@ def write_repository(directory: Path, name: str) -> None:
 
 
 def caches(directory: Path) -> dict[str, str]:
-    """Return the environment that has kernels' caches in a directory."""
+    """Return the environment variables that put kernels' caches into a directory."""
     return {"TRITON_CACHE_DIR": str(directory / "triton"), "CUDA_CACHE_PATH": str(directory / "cuda")}
 
 
@@ -85,7 +85,7 @@ def warm(repository: Path, cache: Path) -> None:
 
 
 def measure(repository: Path, rounds: int, *, compiles: bool) -> dict[str, list[float]]:
-    """Return the seconds of starts from an empty cache, ordered, and from one filled ahead where there is any."""
+    """Return the seconds of starts from an empty cache, ordered, and from one filled ahead if there is any."""
     found: dict[str, list[float]] = {"empty_s": []}
     with tempfile.TemporaryDirectory() as scratch:
         filled = Path(scratch) / "filled"
@@ -102,7 +102,9 @@ def measure(repository: Path, rounds: int, *, compiles: bool) -> dict[str, list[
 def run(directory: Path, *, quick: bool = False, rounds: int = ROUNDS, models: Sequence[str] = NAMES) -> None:
     """Measure and write startup.json after each model."""
     if not torch.cuda.is_available():
-        raise SystemExit("benchmarks.startup needs a GPU: without one nothing is compiled, and torch finds none.")
+        raise SystemExit(
+            "benchmarks.served.startup needs a GPU: without one nothing is compiled, and torch finds none."
+        )
     print(f"starts on {device_name()}")
     settings = {"quick": quick, "busy_at_start": busy()}
     for name in models:

@@ -34,7 +34,7 @@ def model(title, operation, parameters, n_features):
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
-    """A table as `benchmarks.tables` makes it of results."""
+    """A table as `benchmarks.figures.tables` makes it of results."""
     families = [
         {"models": [model("small", "affine", 9, 8), model("large", "affine", 513, 512)]},
         {"models": [model("trees", "tree_ensemble", 100_000, 64)]},

@@ -91,7 +91,7 @@ def test_an_engine_without_its_device_says_why():
     with libraries.Worker("triton") as worker:
         assert worker.load("ridge", 1) == "torch finds no CUDA GPU"
         assert not worker.able
-    assert run.missing("kernels_gpu") == "torch finds no CUDA GPU"
+    assert run.missing("gpu.kernels") == "torch finds no CUDA GPU"
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         kernels.run(None)
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
@@ -152,7 +152,7 @@ def test_compiling_a_model_needs_no_server_client():
     """The GPU scripts run where tritonclient is not installed."""
     code = (
         "import sys; sys.modules['tritonclient'] = None\n"
-        "import benchmarks.kernels_gpu, benchmarks.predict as p\n"
+        "import benchmarks.gpu.kernels, benchmarks.cpu.predict as p\n"
         "from benchmarks.models import model\n"
         "print(len(model('ridge').plan().steps))"
     )

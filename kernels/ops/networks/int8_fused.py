@@ -27,7 +27,7 @@ FEW_ROWS = 1024
 """Up to this many rows, programs share each wide layer that is not resident."""
 
 MANY_ROWS = 8192
-"""The fewest rows for which `int8_hopper.py` was measured to be faster on an H200: see benchmarks/README.md."""
+"""The fewest rows for which `int8_hopper.py` was measured to be faster on an H200: see benchmarks/METHOD.md."""
 
 RESIDENT_ROWS = 64
 """Rows that a program with resident weights processes at once if rows are many."""

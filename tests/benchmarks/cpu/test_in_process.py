@@ -43,5 +43,5 @@ def test_both_are_measured_and_put_into_a_table(tmp_path, capsys):
 
 
 def test_it_is_run_with_all_others():
-    assert "in_process" in run.BENCHMARKS
-    assert run.missing("in_process") == ""
+    assert "cpu.in_process" in run.BENCHMARKS
+    assert run.missing("cpu.in_process") == ""

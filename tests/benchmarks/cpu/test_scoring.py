@@ -62,7 +62,7 @@ def test_the_table_holds_rates_and_their_ratios():
 
 
 def test_scoring_is_measured_with_all_others(monkeypatch):
-    assert "scoring" in run.BENCHMARKS
-    assert run.missing("scoring") == ""
+    assert "cpu.scoring" in run.BENCHMARKS
+    assert run.missing("cpu.scoring") == ""
     monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None)
-    assert run.missing("scoring") == "pyarrow is not installed"
+    assert run.missing("cpu.scoring") == "pyarrow is not installed"

@@ -30,9 +30,8 @@ def test_drawn_support_vectors_are_what_the_svr_predicts_with():
 def test_a_forest_is_counted_by_its_nodes():
     kind, count = large_models.parts(large_models.forest(large_exports.TOY))
     assert kind == "nodes"
-    assert (
-        100 * large_exports.TOY < count < 100 * (2 * large_exports.TOY - 1)
-    )  # of 100 trees grown out on bootstrapped rows
+    # 100 trees are grown out on bootstrapped rows
+    assert 100 * large_exports.TOY < count < 100 * (2 * large_exports.TOY - 1)
 
 
 @pytest.mark.parametrize("name", large_models.BOOSTERS)
@@ -147,7 +146,7 @@ def test_a_run_takes_the_models_that_are_asked_for_or_installed(monkeypatch, tmp
 
 
 def test_it_needs_the_server_s_client(monkeypatch):
-    assert "large" in run.BENCHMARKS
-    assert run.missing("large") == ""
+    assert "served.large_exports" in run.BENCHMARKS
+    assert run.missing("served.large_exports") == ""
     monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None)
-    assert run.missing("large") == "tritonclient is not installed"
+    assert run.missing("served.large_exports") == "tritonclient is not installed"

@@ -8,7 +8,7 @@ from benchmarks.served import startup
 
 def test_without_a_gpu_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(SystemExit, match=r"benchmarks\.startup needs a GPU"):
+    with pytest.raises(SystemExit, match=r"benchmarks\.served\.startup needs a GPU"):
         startup.run(tmp_path)
 
 
