@@ -57,8 +57,8 @@ share is that of the rows whose own answers differ between the two types. "refus
 float32, or exported so.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
-written. Settings that are refused, and why, are in `tests/exporter/estimators/test_refusals_*.py`. Cases named "strings-" read
-columns of strings; the kernels are given the numbers that an entry looks up for these.
+written. Settings that are refused, and why, are in `tests/exporter/estimators/test_refusals_*.py`. Cases named
+"strings-" read columns of strings; the kernels are given the numbers that an entry looks up for these.
 
 {engines}
 

@@ -74,6 +74,24 @@ ROOMS = {
         "compile": {"compilation", "evidence", "passes", "lowering", "errors"},
         "export": {"compile", "compilation", "evidence", "publish", "errors"},
     },
+    "clients": {
+        "errors": set(),
+        "tables": {"errors"},
+        "client": {"tables", "errors"},
+        "rows": {"client", "errors"},
+        "server": {"client", "errors"},
+        "verify": {"client", "errors"},
+        "compare.errors": set(),
+        "compare.batching": {"compare.errors"},
+        "compare.load": {"compare.errors", "client", "errors"},
+        "compare.figures": {"compare.load", "compare.batching", "compare.errors", "client"},
+        "compare.session": {"compare.batching", "compare.errors", "client", "errors"},
+        "compare.report": {"compare.figures", "compare.load", "compare.errors"},
+        "compare.compare": {
+            *{"compare.report", "compare.figures", "compare.load", "compare.session", "compare.batching"},
+            *{"compare.errors", "server", "rows", "client"},
+        },
+    },
 }
 """The rooms of a part of the package, and the rooms that each may import besides itself.
 

@@ -2,9 +2,9 @@
 
 If several training points share the k-th smallest distance, the k nearest points are not one set. scikit-learn takes
 what its search leaves. A tree's choice follows from the row, and an entry that holds the tree repeats it
-(`exporter/estimators/search_tree.py`). Brute force depends on how a batch was shared among threads and on the BLAS library,
-`KNNImputer` on the processor's `argpartition`; there an entry takes the points with the smallest indices. Both answers
-are right.
+(`exporter/estimators/search_tree.py`). Brute force depends on how a batch was shared among threads and on the BLAS
+library, `KNNImputer` on the processor's `argpartition`; there an entry takes the points with the smallest indices. Both
+answers are right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Benchmark times of models of each family and size: `measured_models.json`, which `benchmarks.tables` writes.
+"""Benchmark times of models of each family and size: `measured_models.json`, which `benchmarks.figures.tables` writes.
 
 It holds medians in µs from host rows to host answers; each library had all cores of that host to itself.
 """
