@@ -1,4 +1,4 @@
-"""The options of commands that ask a running server, and the client that they make."""
+"""Options of commands that name an entry or ask a running server, and the client that they make."""
 
 from __future__ import annotations
 

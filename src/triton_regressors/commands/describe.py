@@ -13,15 +13,15 @@ from rich.text import Text
 
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
-    Import,
+    ImportOption,
     InputOption,
-    LargestMb,
-    Missing,
+    LargestMbOption,
+    MissingOption,
     PrecisionOption,
     SampleOption,
     ToleranceOption,
-    TrustPickle,
-    TrustType,
+    TrustPickleOption,
+    TrustTypeOption,
     make_console,
     read_model,
     read_rows,
@@ -80,11 +80,11 @@ def describe(
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
-    trust_pickle: TrustPickle = False,
-    trust_type: TrustType = None,
-    import_: Import = None,
-    largest_mb: LargestMb = LARGEST_MB,
-    missing: Missing = None,
+    trust_pickle: TrustPickleOption = False,
+    trust_type: TrustTypeOption = None,
+    import_: ImportOption = None,
+    largest_mb: LargestMbOption = LARGEST_MB,
+    missing: MissingOption = None,
 ) -> None:
     """Show a model's inputs, outputs and parity, and how to query it from Python and from a shell.
 

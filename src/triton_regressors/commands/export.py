@@ -14,16 +14,16 @@ from triton_regressors.commands.model_file import (
     READING,
     VERIFIED,
     WHAT,
-    Import,
+    ImportOption,
     InputOption,
-    LargestMb,
-    Missing,
-    Model,
+    LargestMbOption,
+    MissingOption,
+    ModelArgument,
     PrecisionOption,
     SampleOption,
     ToleranceOption,
-    TrustPickle,
-    TrustType,
+    TrustPickleOption,
+    TrustTypeOption,
     make_console,
     read_calibration,
     read_rows,
@@ -49,7 +49,7 @@ _INTERVAL = "Prediction intervals"
 
 
 def export(
-    model: Model,
+    model: ModelArgument,
     repository: Annotated[
         Path, typer.Option(metavar="DIR", help="The model repository to write into.", rich_help_panel=WHAT)
     ] = DEFAULT_REPOSITORY,
@@ -129,11 +129,11 @@ def export(
             rich_help_panel=VERIFIED,
         ),
     ] = "refuse",
-    trust_pickle: TrustPickle = False,
-    trust_type: TrustType = None,
-    import_: Import = None,
-    largest_mb: LargestMb = LARGEST_MB,
-    missing: Missing = None,
+    trust_pickle: TrustPickleOption = False,
+    trust_type: TrustTypeOption = None,
+    import_: ImportOption = None,
+    largest_mb: LargestMbOption = LARGEST_MB,
+    missing: MissingOption = None,
     tracking_uri: Annotated[
         str | None,
         typer.Option(

@@ -13,7 +13,7 @@ from triton_regressors.commands.lazy_imports import import_modules, loading
 
 WHAT, VERIFIED, READING = "What is exported", "How it is verified", "Reading the file"
 
-Model = Annotated[
+ModelArgument = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
@@ -54,15 +54,15 @@ InputOption = Annotated[
         rich_help_panel=WHAT,
     ),
 ]
-TrustPickle = Annotated[
+TrustPickleOption = Annotated[
     bool,
     typer.Option("--trust-pickle", help="Load a pickle, running whatever code it holds.", rich_help_panel=READING),
 ]
-TrustType = Annotated[
+TrustTypeOption = Annotated[
     list[str] | None,
     typer.Option(metavar="TYPE", help="A further type that skops may load; can be repeated.", rich_help_panel=READING),
 ]
-Import = Annotated[
+ImportOption = Annotated[
     list[str] | None,
     typer.Option(
         "--import",
@@ -71,13 +71,13 @@ Import = Annotated[
         rich_help_panel=READING,
     ),
 ]
-LargestMb = Annotated[
+LargestMbOption = Annotated[
     int,
     typer.Option(min=1, metavar="MB", help="Largest size of an unpacked .skops file.", rich_help_panel=READING),
 ]
 
 
-Missing = Annotated[
+MissingOption = Annotated[
     float | None,
     typer.Option(
         metavar="NUMBER",

@@ -6,18 +6,17 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import accumulate
 
+from triton_regressors.describe.input_text import BRIEF_WIDTH, Input, inputs_of, labels
 from triton_regressors.describe.interval_text import interval_sentences
 from triton_regressors.describe.profile_text import few_rows_sentence, profile_sentences
 from triton_regressors.describe.snippets import curl_command, python_snippet
 from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
-from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, TextInput
+from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.format.row_profile import RowProfile
 
 MEANINGS = {
@@ -27,45 +26,8 @@ MEANINGS = {
     "upper": "the upper end of the prediction interval",
     "out_of_range": "the number of columns in which a row is unlike the profile",
 }
-FEW = 4
-"""The number of a column's categories to show."""
 BRIEF_INPUTS = 6
 """The number of inputs in the brief form."""
-BRIEF_WIDTH = 60
-"""The number of characters for an input's columns in the brief form."""
-
-
-@dataclass(frozen=True)
-class Input:
-    """An input tensor `[rows, len(columns)]` and the server's name of its type.
-
-    `columns` are the labels of its columns, in their order: their names, or "column 3" if they had none in training.
-    `in_order` says that they are all the columns of a training without names. `notes` are sentences on missing values
-    and on categories.
-    """
-
-    name: str
-    datatype: str
-    columns: tuple[str, ...]
-    in_order: bool
-    notes: tuple[str, ...]
-
-    @property
-    def shape(self) -> str:
-        """The tensor's shape in words."""
-        return f"[rows, {len(self.columns)}]"
-
-    def few(self) -> str:
-        """Return the columns in a few words."""
-        ends = accumulate(len(name) + 2 for name in self.columns)
-        count = max(sum(end <= BRIEF_WIDTH for end in ends), 1)
-        more = f", and {len(self.columns) - count:,} more" if count < len(self.columns) else ""
-        return "in training order" if self.in_order else ", ".join(self.columns[:count]) + more
-
-    def all(self) -> str:
-        """Return a sentence that names all columns."""
-        count = f"{len(self.columns):,} column{'s' * (len(self.columns) != 1)}"
-        return f"{count}, in training order." if self.in_order else f"{count}: {', '.join(self.columns)}."
 
 
 @dataclass(frozen=True)
@@ -224,25 +186,12 @@ def contract_of(
 ) -> Contract:
     """Return the contract of a model under a name; its examples are made from the `golden` rows."""
     inputs, names = document.inputs, document.provenance.feature_names
-    called = [shown(name) for name in names] or [f"column {number}" for number in range(inputs.n_features)]
-    texts, outputs = {group.name: group for group in inputs.text}, tuple(document.parity.outputs)
-    nan_columns, tensors = set(document.nan_columns), []
-    for tensor, datatype in inputs.datatypes().items():
-        columns = inputs.columns()[tensor]
-        missing = _where({called[column]: column in nan_columns for column in columns})
-        if tensor in texts:
-            notes = _notes_on_strings(texts[tensor], called, missing)
-        else:
-            single = [called[i] for i in columns if i in (inputs.float32 or ())]
-            kept = [called[i] for i in columns if i in inputs.categorical and called[i] not in single]
-            notes = _notes_on_numbers(datatype, missing, kept, single, len(columns))
-        in_order = not names and len(columns) == inputs.n_features
-        tensors.append(Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes))
+    called, outputs = labels(document), tuple(document.parity.outputs)
     return Contract(
         name,
         version,
         document.provenance.class_.rpartition(".")[2],
-        tuple(tensors),
+        inputs_of(document),
         tuple(
             Output(output, len(found.unit), _meaning(output, len(found.unit)), found)
             for output, found in document.parity.outputs.items()
@@ -257,36 +206,10 @@ def contract_of(
     )
 
 
-def shown(name: str) -> str:
-    """Return a column's name for a list of names: unchanged, or quoted if it would mislead unquoted."""
-    plain = name.isprintable() and name == name.strip() and name and "," not in name
-    return name if plain else json.dumps(name)
-
-
 def _meaning(output: str, width: int) -> str:
     """Return the meaning of an output."""
     meaning = MEANINGS.get(output, "a further output of the model")
     return meaning if width == 1 else f"{meaning}, a column for each target"
-
-
-def _notes_on_numbers(
-    datatype: str, missing: str | None, categorical: Sequence[str], single: Sequence[str], count: int
-) -> tuple[str, ...]:
-    """Return notes on a tensor of `count` columns of numbers.
-
-    They say in which columns numbers may be missing, which are categories, and which are float32 in the exact table.
-    """
-    if datatype == "INT64":
-        first = "No number may be missing."
-    else:
-        first = "NaN and infinity are refused." if missing is None else f"A missing number is NaN{missing}."
-    notes = [first]
-    if categorical:
-        notes.append(f"Categories, which must not be rounded: {', '.join(categorical)}.")
-    if single:
-        where = "" if len(single) == count else f" in {', '.join(single)}"
-        notes.append(f'Float64 numbers{where} are rounded as astype("float32") rounds them.')
-    return tuple(notes)
 
 
 def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
@@ -318,31 +241,6 @@ def _notes_on_float32(found: Float32Rows) -> list[str]:
         "The entry answers what predict answers to float64 rows. Compare it with "
         'predict(sample.astype("float64")), and call predict with float64 rows too.',
     ]
-
-
-def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:
-    """Return notes on a tensor of strings: the missing strings, and each column's categories."""
-    spelled = f" ({', '.join(map(shown, group.missing))} too, unless it is a category)" if group.missing else ""
-    notes = [
-        f'A missing string is refused: ""{spelled}.'
-        if missing is None
-        else f'A missing string is ""{spelled}{missing}.'
-    ]
-    for column, known, closed in zip(group.columns, group.categories, group.closed, strict=True):
-        some = ", ".join(json.dumps(text, ensure_ascii=not text.isprintable()) for text in known[:FEW])
-        more = f" and {len(known) - FEW:,} more" if len(known) > FEW else ""
-        notes.append(f"{called[column]}: {some}{more}; any other is {'refused' if closed else 'an unknown one'}.")
-    return tuple(notes)
-
-
-def _where(holds: Mapping[str, bool]) -> str | None:
-    """Return the columns in which something holds, as words that may follow a sentence; None if there are none."""
-    inside, outside = ([name for name, held in holds.items() if held is wanted] for wanted in (True, False))
-    if not inside or not outside:
-        return "" if inside else None
-    if len(outside) < len(inside):
-        return f"; it is refused in {', '.join(outside)}"
-    return f" in {', '.join(inside)}; elsewhere it is refused"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,0 +1,124 @@
+"""Descriptions of an entry's inputs, in words: their columns, and what may be missing, rounded or unknown in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from triton_regressors.kernels.entry import Document
+from triton_regressors.kernels.format.inputs import TextInput
+
+FEW = 4
+"""The number of a column's categories to show."""
+BRIEF_WIDTH = 60
+"""The number of characters for an input's columns in the brief form."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input tensor `[rows, len(columns)]` and the server's name of its type.
+
+    `columns` are the labels of its columns, in their order: their names, or "column 3" if they had none in training.
+    `in_order` says that they are all the columns of a training without names. `notes` are sentences on missing values
+    and on categories.
+    """
+
+    name: str
+    datatype: str
+    columns: tuple[str, ...]
+    in_order: bool
+    notes: tuple[str, ...]
+
+    @property
+    def shape(self) -> str:
+        """The tensor's shape in words."""
+        return f"[rows, {len(self.columns)}]"
+
+    def few(self) -> str:
+        """Return the columns in a few words."""
+        ends = accumulate(len(name) + 2 for name in self.columns)
+        count = max(sum(end <= BRIEF_WIDTH for end in ends), 1)
+        more = f", and {len(self.columns) - count:,} more" if count < len(self.columns) else ""
+        return "in training order" if self.in_order else ", ".join(self.columns[:count]) + more
+
+    def all(self) -> str:
+        """Return a sentence that names all columns."""
+        count = f"{len(self.columns):,} column{'s' * (len(self.columns) != 1)}"
+        return f"{count}, in training order." if self.in_order else f"{count}: {', '.join(self.columns)}."
+
+
+def labels(document: Document) -> list[str]:
+    """Return a label for each column: its name, or "column 3" if it had none in training."""
+    names = document.provenance.feature_names
+    return [shown(name) for name in names] or [f"column {number}" for number in range(document.inputs.n_features)]
+
+
+def inputs_of(document: Document) -> tuple[Input, ...]:
+    """Return the input tensors of an entry."""
+    inputs, called = document.inputs, labels(document)
+    texts, nan_columns, tensors = {group.name: group for group in inputs.text}, set(document.nan_columns), []
+    for tensor, datatype in inputs.datatypes().items():
+        columns = inputs.columns()[tensor]
+        missing = _where({called[column]: column in nan_columns for column in columns})
+        if tensor in texts:
+            notes = _notes_on_strings(texts[tensor], called, missing)
+        else:
+            single = [called[i] for i in columns if i in (inputs.float32 or ())]
+            kept = [called[i] for i in columns if i in inputs.categorical and called[i] not in single]
+            notes = _notes_on_numbers(datatype, missing, kept, single, len(columns))
+        in_order = not document.provenance.feature_names and len(columns) == inputs.n_features
+        tensors.append(Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes))
+    return tuple(tensors)
+
+
+def shown(name: str) -> str:
+    """Return a column's name for a list of names: unchanged, or quoted if it would mislead unquoted."""
+    plain = name.isprintable() and name == name.strip() and name and "," not in name
+    return name if plain else json.dumps(name)
+
+
+def _notes_on_numbers(
+    datatype: str, missing: str | None, categorical: Sequence[str], single: Sequence[str], count: int
+) -> tuple[str, ...]:
+    """Return notes on a tensor of `count` columns of numbers.
+
+    They say in which columns numbers may be missing, which are categories, and which are float32 in the exact table.
+    """
+    if datatype == "INT64":
+        first = "No number may be missing."
+    else:
+        first = "NaN and infinity are refused." if missing is None else f"A missing number is NaN{missing}."
+    notes = [first]
+    if categorical:
+        notes.append(f"Categories, which must not be rounded: {', '.join(categorical)}.")
+    if single:
+        where = "" if len(single) == count else f" in {', '.join(single)}"
+        notes.append(f'Float64 numbers{where} are rounded as astype("float32") rounds them.')
+    return tuple(notes)
+
+
+def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:
+    """Return notes on a tensor of strings: the missing strings, and each column's categories."""
+    spelled = f" ({', '.join(map(shown, group.missing))} too, unless it is a category)" if group.missing else ""
+    notes = [
+        f'A missing string is refused: ""{spelled}.'
+        if missing is None
+        else f'A missing string is ""{spelled}{missing}.'
+    ]
+    for column, known, closed in zip(group.columns, group.categories, group.closed, strict=True):
+        some = ", ".join(json.dumps(text, ensure_ascii=not text.isprintable()) for text in known[:FEW])
+        more = f" and {len(known) - FEW:,} more" if len(known) > FEW else ""
+        notes.append(f"{called[column]}: {some}{more}; any other is {'refused' if closed else 'an unknown one'}.")
+    return tuple(notes)
+
+
+def _where(holds: Mapping[str, bool]) -> str | None:
+    """Return the columns in which something holds, as words that may follow a sentence; None if there are none."""
+    inside, outside = ([name for name, held in holds.items() if held is wanted] for wanted in (True, False))
+    if not inside or not outside:
+        return "" if inside else None
+    if len(outside) < len(inside):
+        return f"; it is refused in {', '.join(outside)}"
+    return f" in {', '.join(inside)}; elsewhere it is refused"
