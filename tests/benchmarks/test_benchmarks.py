@@ -1,4 +1,4 @@
-"""The benchmark scripts run end to end on toy sizes; what they time is not looked at."""
+"""The benchmark scripts run end to end on toy sizes; their times are not checked."""
 
 import contextlib
 import json

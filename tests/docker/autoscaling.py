@@ -32,7 +32,7 @@ SIGNALS = {"nv_inference_request_success": "answered", "nv_inference_queue_durat
 
 
 def waiting(rate: float) -> float:
-    """How many requests wait at one replica: on lines between what was measured, in logarithms above the first."""
+    """Return the requests waiting at one replica, interpolated between measurements, in logarithms above the first."""
     if rate <= RATES[0]:
         return WAITING[0] * rate / RATES[0]
     place = min(sum(rate > each for each in RATES), len(RATES) - 1)
@@ -166,13 +166,13 @@ def decide(
 
 
 def flaps(rule: Rule, load: float, replicas: int, seed: int | None = None) -> bool:
-    """Whether the number of replicas changes at a steady load, in the second hour."""
+    """Return whether the number of replicas changes at a steady load in the second hour."""
     moments = simulate(rule, lambda _: load, seconds=2 * 3600, replicas=replicas, seed=seed)
     return len({each.wanted for each in moments if each.s > 3600}) > 1
 
 
 def follows_s(rule: Rule, before: float, after: float, start_s: int) -> int:
-    """How many seconds after a step of the load no more requests wait at a replica than its threshold allows."""
+    """Return the seconds from a step of the load until no more requests wait at a replica than its threshold allows."""
     step_s = 1800
     moments = simulate(rule, lambda s: before if s < step_s else after, seconds=3 * step_s, start_s=start_s)
     (queue,) = [trigger for trigger in rule.triggers if trigger.signal == "waited_s"]

@@ -1,4 +1,4 @@
-"""What the deployment files say, checked without Docker. What a Triton server makes of them: test_docker_server.py."""
+"""The contents of deployment files, checked without Docker. Their effect on a Triton server: test_docker_server.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def image_tag(image: str) -> str:
     return image.rpartition("/")[2].partition(":")[2]
 
 
-# What the files say
+# The contents of the files
 
 
 def test_every_yaml_file_parses() -> None:

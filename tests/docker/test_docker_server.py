@@ -134,7 +134,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
     export(Ridge().fit(*load_diabetes(return_X_y=True)), root / "models", name="ridge")
-    # As in a checkout, where this file lies beside the entries.
+    # In a checkout this file lies beside the entries.
     shutil.copy(ROOT / "model_repository" / "README.md", root / "models")
 
     http, grpc, metrics = free_ports(3)
@@ -219,7 +219,7 @@ def test_management_over_grpc_needs_the_key(server: Server) -> None:
 
 
 def test_no_process_shows_the_key(server: Server) -> None:
-    """As every user of the host can read it; from before the start: tests/clients/test_admin_key.py."""
+    """Every user of the host can read command lines. Keys from before the start: tests/clients/test_admin_key.py."""
     shown = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -248,7 +248,7 @@ def test_every_metric_of_the_dashboard_is_exported(server: Server) -> None:
 
 
 def test_only_a_broken_batch_counts_as_failed(server: Server) -> None:
-    """What docker/README.md says of the failure panels: an entry's refusal of one request counts as answered."""
+    """An entry's refusal of one request counts as answered, as docker/README.md says of the failure panels."""
 
     def counts() -> dict[str, int]:
         page = server.metrics_page()

@@ -31,7 +31,7 @@ POD = yaml.safe_load(DEPLOYMENT.read_text())["spec"]["template"]["spec"]
 (SERVER,) = POD["containers"]
 OPTIONS = [word for word in SERVER["args"][1:] if not word.startswith("--model-repository=")]
 REMOVAL_S = 5.0
-"""How long a balancer goes on sending connections to a pod that is being deleted."""
+"""Seconds for which a balancer goes on sending connections to a pod that is being deleted."""
 ROW = np.zeros((1, 10), np.float32)
 
 

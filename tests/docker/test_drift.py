@@ -88,7 +88,7 @@ def test_rule_is_one_of_the_two_kinds(rule: dict[str, Any]) -> None:
         assert all(text.endswith(".") for text in rule["annotations"].values())
 
 
-# What the rules make of the counts of an hour
+# The rules on the counts of an hour
 
 
 def an_hour(batches: list[np.ndarray], profile: RowProfile, monkeypatch: pytest.MonkeyPatch) -> dict[str, Vector]:
@@ -155,7 +155,7 @@ def test_shares_are_those_of_all_rows_however_they_were_sent(monkeypatch: pytest
 def test_rows_of_the_same_distribution_raise_no_alarm_however_few_the_profile_has(
     m: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of ungated thresholds a profile of 5 rows exceeds both in nearly every draw."""
+    """A profile of 5 rows exceeds both thresholds without their gate in nearly every draw."""
     exceeded = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -205,7 +205,7 @@ def test_entries_of_older_releases_raise_alarms_as_before() -> None:
     assert fired(evaluate_rules(GROUPS, samples)) == {"AnswersDrift", "ColumnLeavesItsRange"}
 
 
-# What Prometheus makes of them
+# Prometheus on the rules
 
 
 def psi(counts: list[int], expected: list[float]) -> float:

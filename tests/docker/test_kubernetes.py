@@ -1,4 +1,4 @@
-"""What the manifests say, read without a cluster. Against published schemas: test_kubernetes_schemas.py."""
+"""The contents of the manifests, read without a cluster. Against published schemas: test_kubernetes_schemas.py."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ QUOTES = [
 
 
 def holds(source: str, quote: str) -> bool:
-    """Whether the lines of a quote are in a source, one after the other, but for how far they are indented."""
+    """Return whether a source holds the lines of a quote one after the other, at any indentation."""
     lines, wanted = source.splitlines(), quote.splitlines()
     found = (dedent("\n".join(lines[at : at + len(wanted)])) for at in range(len(lines) - len(wanted) + 1))
     return bool(wanted) and "\n".join(wanted) in found

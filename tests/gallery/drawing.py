@@ -11,7 +11,7 @@ if DEVICE.type == "cpu":
     ROUNDING[torch.bfloat16] *= 2  # to which the interpreter cuts float32 off, where a GPU rounds
 
 FLOAT32_SLACK = 1e-6
-"""What sums and functions in float32 may lose besides, in units of the largest number."""
+"""The further error of sums and functions in float32, in units of the largest number."""
 
 
 def assert_near(ours: torch.Tensor, truth: torch.Tensor, largest: float | None = None) -> None:

@@ -20,7 +20,7 @@ from triton.runtime.jit import JITFunction
 
 PATIENCE_S = 20.0
 OWN = threading.local()
-"""Of a thread: `program`, its number in the grid, `programs`, and `products`, those under way, the oldest first."""
+"""The state of a thread: `program`, its number in the grid, `programs`, and `products` in flight, the oldest first."""
 
 
 @dataclass

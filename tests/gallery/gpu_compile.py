@@ -108,7 +108,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether the launcher makes a constant of it: what is no number, and the number one."""
+    """Return whether the launcher makes a constant of a value: values that are no number, and the number one."""
     return value is None or isinstance(value, bool) or (isinstance(value, int) and value == 1)
 
 

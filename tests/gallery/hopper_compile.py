@@ -31,7 +31,7 @@ WAIT = re.compile(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x([0-9a-f]+)")
 BRANCH = re.compile(r"BRA\S* 0x([0-9a-f]+)")
 NO_TARGET = ("ST", "BAR", "BRA", "SYNCS", "HGMMA", "RED", "WARPGROUP", "DEPBAR", "UTMA", "EXIT", "USETMAX")
 FARTHEST = 1500
-"""As many instructions after a product are looked at."""
+"""The number of instructions after a product that are searched."""
 
 
 def block(rows: int, width: int, dtype: str = "bf16") -> str:

@@ -73,7 +73,7 @@ def test_what_no_descriptor_describes_is_copied(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("programs", [1, 2, 7])
 def test_every_tile_has_its_turn(monkeypatch: pytest.MonkeyPatch, programs: int, causal: bool) -> None:
-    """Of five heads and 300 queries: three tiles of each head."""
+    """Five heads of 300 queries have three tiles each."""
     names = gluon_threads.translated(attention_hopper)
     monkeypatch.setattr(gluon_threads.OWN, "programs", programs, raising=False)
     made = [[] for _ in range(programs)]

@@ -22,7 +22,7 @@ from triton_regressors.kernels.format.digests import file_digests
 
 
 class FakeError(str):
-    """What a refused request is answered with: its sentence."""
+    """The answer to a refused request: its sentence."""
 
     INVALID_ARG = INTERNAL = None
 

@@ -1,6 +1,6 @@
 """The sources of the level CUDA C++ without a GPU: compiled for the CPU, where threads take turns; see cuda_on_cpu/.
 
-What only a GPU has, copies in the background and products of tensor cores, is there a function that does the same.
+Features of a GPU alone, copies in the background and products of tensor cores, are equivalent functions there.
 """
 
 import ctypes

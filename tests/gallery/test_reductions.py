@@ -16,7 +16,7 @@ FEW = settings(max_examples=25)
 
 
 def in_fours(length: int, window: int, stride: int, padding: int) -> bool:
-    """Whether both a row of x and one of the answer are of fours, of which the kernel takes another way."""
+    """Return whether both a row of x and one of the answer are in fours, for which the kernel takes another path."""
     return length % 4 == 0 and ((length + 2 * padding - window) // stride + 1) % 4 == 0
 
 

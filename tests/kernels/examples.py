@@ -1,4 +1,4 @@
-"""How many examples hypothesis draws for a test of kernels, the same in every run."""
+"""The number of examples that hypothesis draws for a test of kernels, the same in every run."""
 
 from hypothesis import HealthCheck, settings
 

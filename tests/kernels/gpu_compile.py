@@ -64,11 +64,11 @@ POINTERS = {
 }
 TARGETS = (75, 80, 90)
 SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
-"""How much shared memory a program has on every GPU from one capability up to the next: 8.6 has less than 8.0."""
+"""Shared memory of a program on every GPU from one capability up to the next: 8.6 has less than 8.0."""
 
 ROWS = 100
 OTHER_ROWS = (1, 1000)
-"""Batches for which searches in groups and whatever is by digits launch other kernels, or others of their shapes."""
+"""Batches for which searches in groups and operations in digits launch other kernels or shapes."""
 
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]

@@ -160,4 +160,4 @@ IN_GROUPS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "neighbor_graph in groups": (neighbor_graph(2, 1100, n_neighbors=3), (2,)),
     "barycenter in groups": (barycenter(2, 1100, 3), (2,)),
 }
-"""Of points enough that a search goes by groups, in which the interpreter takes its time for each row."""
+"""Operations with enough points for a search in groups, which is slow for each row in the interpreter."""

@@ -29,8 +29,8 @@ def tree_ensemble(
 ) -> TreeEnsemble:
     """Return drawn trees: a node at `depth` is a leaf, and one above it with probability `stop`.
 
-    Where there are `sets`, half of the nodes ask for a category; a standard normal number is 0, 1 or none of them. They
-    have `32 * words - 1` categories.
+    If there are `sets`, half of the nodes ask for a category, among `32 * words - 1` categories; a standard normal
+    number is category 0, category 1 or none of them.
     """
     rng = np.random.default_rng(seed)
     feature, child, roots, leaves = [], [], [], 0

@@ -164,9 +164,9 @@ MANY_ROWS_A_PROGRAM = (
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_row_bits_do_not_depend_on_the_batch(engine: str, device: torch.device, name: str) -> None:
-    """On 1,000 rows; through the interpreter, which takes 5 ms for a program, on 130 where programs hold few rows.
+    """The batch has 1,000 rows; 130 in the interpreter, which takes 5 ms a program, if programs hold few rows.
 
-    Of trees, a program holds more rows from 512 on.
+    Programs of trees hold more rows from 512 on, so the interpreter gets 600.
     """
     op, widths = OPERATIONS[name]
     of_trees = 600 if op.kind() in ("symmetric_trees", "tree_ensemble") else 130

@@ -369,7 +369,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_what_the_caller_tells_torch_does_not_reach_the_model(risk: tr.Model, entries: Path) -> None:
-    """Nor does the model change it."""
+    """The model does not change torch's settings either."""
     rows = torch.from_numpy(X).to(place(risk))
     wanted = risk.predict(rows, return_std=True)
     try:

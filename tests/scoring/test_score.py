@@ -65,7 +65,7 @@ def expected(entry: Path, *seeds: int) -> pd.DataFrame:
 
 
 def same(found: Any, wanted: pd.DataFrame) -> bool:
-    """Whether they are the same to the bit."""
+    """Return whether both are the same to the bit."""
     found = found if isinstance(found, pd.DataFrame) else pd.read_parquet(found, partitioning=None)
     if list(found.columns) != list(wanted.columns) or not (found["id"] == wanted["id"]).all():
         return False

@@ -1,4 +1,4 @@
-"""What the tests of this folder serve: small fitted estimators, rows for them, and scikit-learn's own answers."""
+"""The models that the tests of this folder serve: small fitted estimators, their rows, and scikit-learn's answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ FEATURES = ["age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4"]
 MAX_ROWS = 1000
 
 ROUNDING = 1e-10
-"""What an affine answer may lie from scikit-learn's beyond one float32 ulp, in standard deviations: float64's own."""
+"""The allowed error of an affine answer beyond one float32 ulp, in standard deviations: float64's own."""
 
 TOLERANCE = 1e-5
 """The same for every other answer."""

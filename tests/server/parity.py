@@ -4,8 +4,8 @@
     python -m tests.server.parity --one-by-one    the same with each case as the entry that `export` writes
     python -m tests.server.parity ridge poisson   these cases alone
 
-What takes time is that the server starts a process for each entry, and each imports torch: about 2 s. The first form
-therefore puts the plans of cases with the same input tensors side by side into one entry, an output for each, written
+The server starts a process for each entry, and each imports torch, which takes about 2 s. The first form therefore
+puts the plans of cases with the same input tensors side by side into one entry, an output for each, written
 by the exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared. A model of
 strings that no other case shares its tensors and categories with is the entry that `export` writes in either form.
 """
@@ -49,7 +49,7 @@ are not sure of its last float32 place, one unit in that place cannot be promise
 
 CASES_PER_ENTRY = 200
 MAX_BATCH_SIZE = 128
-"""Of the entries that cases share: loading warms a full batch up, and the usual one is 4,096 rows of every output."""
+"""The batch size of shared entries: loading warms up a full batch, by default 4,096 rows of every output."""
 
 LOADED_AT_ONCE = 4
 ROWS_PER_REQUEST = (1, 2, 7, 16, 3)
@@ -178,7 +178,7 @@ def _plain(inputs: Inputs) -> Inputs:
 
 
 def _answers(name: str, row: np.ndarray) -> bool:
-    """Whether a case's answers to a row of another are finite."""
+    """Return whether a case's answers to a row of another case are finite."""
     return all(np.isfinite(values).all() for values in run_plan(compiled(CASES[name]).plan, row).values())
 
 

@@ -63,7 +63,7 @@ class Target:
 
 @dataclass
 class Counts:
-    """What became of the requests. sent = right + refused + wrong + lost."""
+    """The outcomes of requests: sent = right + refused + wrong + lost."""
 
     sent: int = 0
     right: int = 0
@@ -96,11 +96,11 @@ class Report:
     counts: Counts
     restarts: int
     executed: int
-    """How many requests the models themselves answered or refused, by the server's statistics."""
+    """Requests that the models themselves answered or refused, by the server's statistics."""
     executions: int
 
     def passed(self) -> bool:
-        """Whether requests of both kinds were sent, and each got the answer that it should."""
+        """Return whether requests of both kinds were sent, and each got its right answer."""
         counts = self.counts
         return counts.right > 0 and counts.wrong == counts.lost == self.restarts == 0 and self.executed == counts.sent
 
@@ -174,7 +174,7 @@ def _executed(server: TritonServer, asked: Sequence[Target]) -> tuple[int, int]:
     """Return how many requests and batches the models have executed."""
     with Client(server.grpc_url) as client:
         stats = [client.statistics(target.model)["model_stats"][0] for target in asked]
-    # Whether a refused request counts as a success differs between servers.
+    # A refused request counts as a success on some servers, as a failure on others.
     requests = sum(s["inference_stats"]["success"]["count"] + s["inference_stats"]["fail"]["count"] for s in stats)
     return requests, sum(s["execution_count"] for s in stats)
 

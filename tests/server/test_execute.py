@@ -1,4 +1,4 @@
-"""What an entry and its plan compute, in this process: what a real server cannot be made to do at a chosen moment."""
+"""An entry and its plan in this process: events that a real server cannot be made to produce at a chosen moment."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a real Triton server's metrics say of the rows that a model saw."""
+"""A real Triton server's metrics of the rows that a model saw."""
 
 import json
 import re

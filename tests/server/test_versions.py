@@ -34,7 +34,7 @@ VERSIONS: dict[int, Ridge] = {1: ridge(1), 2: ridge(2)}
 
 @dataclass(frozen=True)
 class Answer:
-    """Which versions' answer a request got, and when it was sent and answered."""
+    """The version that answered a request, and the times of sending and answering."""
 
     version: int | None
     sent_s: float

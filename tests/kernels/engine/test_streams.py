@@ -1,4 +1,4 @@
-"""Which tasks of a plan run side by side."""
+"""Tasks of a plan that run side by side."""
 
 import contextlib
 from collections.abc import Iterator

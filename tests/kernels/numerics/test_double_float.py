@@ -65,7 +65,7 @@ def run(function: str, values: np.ndarray, device: torch.device) -> np.ndarray:
 
 EXPONENTIAL = 1.5e-8
 EXACT = 2e-13
-"""What a pair holds."""
+"""The relative precision of a pair."""
 
 
 @pytest.mark.parametrize(

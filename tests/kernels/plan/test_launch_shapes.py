@@ -22,7 +22,7 @@ OF_THE_SERVER = ("backend", "serving.backend_types", "serving.tensors")
 CPU, HOPPER, TURING = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
 FIXED = {"BLOCK_FEATURES", "BLOCK_INNER", "BLOCK_PREFIXES", "BLOCK_TARGETS", "BLOCK_UNITS", "SLOTS", "SLOT_FEATURES"}
-"""What the order of a sum of floats, or what a program leaves out, depends on."""
+"""Parameters that decide the order of a sum of floats, or the parts that a program leaves out."""
 
 
 @launch_shapes

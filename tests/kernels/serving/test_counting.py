@@ -1,4 +1,4 @@
-"""What is counted of rows, against counting them one by one."""
+"""Counts of rows, against counting them one by one."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_rows_count_for_those_that_they_stand_for(server: Server, observe: Calla
 
 @pytest.mark.parametrize("size", [33, 63, 100, 1000, 4097])
 def test_weights_add_up_to_the_rows_and_only_grow(server: Server, observe: Callable[..., Any], size: int) -> None:
-    """As many batches as there are first rows, of which each row is looked at once."""
+    """There are as many batches as first rows, so that each row is observed once."""
     observer, before = observe(SAMPLED), 0.0
     X, step = batch(size), -(-size // MOST_ROWS)
     for _ in range(step):

@@ -83,7 +83,7 @@ def test_digits_are_emulated_to_the_bit(device: torch.device, activation: str) -
 def test_a_rows_digits_do_not_depend_on_its_batch(
     device: torch.device, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor on how many rows and units a program takes at once, nor on whether it keeps the weights."""
+    """They do not depend either on the rows and units of a program, or on whether it keeps the weights."""
     op = dense_layers(40, 70, 20, 3, activation=activation, precision="int8")
     (x,) = inputs_for([40], 70)
     many = run_kernel(op, [x], device, torch.float64)
@@ -228,7 +228,7 @@ def test_features_and_units_of_unlike_magnitudes(device: torch.device) -> None:
 
 
 def test_a_gpu_holds_the_tables_of_one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the language multiplies no int8 that is float64."""
+    """It is float64 if the Triton language multiplies no int8 there."""
     op = dense_layers(5, 9, 2, precision="int8")
     here = torch.device("cpu")
     assert op.on_device(here) is op

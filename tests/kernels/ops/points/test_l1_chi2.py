@@ -41,7 +41,7 @@ def test_manhattan_is_off_by_half_a_unit_of_each_number(features: int) -> None:
 
 
 def test_sums_of_differences_fit_32_bits() -> None:
-    """Of the largest numbers that rows and points may have, in one feature or in many."""
+    """The largest numbers that rows and points may have are tried, in one feature and in many."""
     for features in (1, 3, 1000):
         points = np.zeros((2, features))
         points[1] = 1e5

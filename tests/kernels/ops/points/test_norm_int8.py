@@ -34,7 +34,7 @@ def rows(count: int, seed: int = 1) -> np.ndarray:
 
 
 def test_norms(device: torch.device) -> None:
-    """What is lost is a share of a row's largest number about its middle times a column's above the diagonal."""
+    """The error is a share of a row's largest number about its middle times a column's above the diagonal."""
     op, x = norm(), rows(20)
     x[3] = 0.0
     x[4] *= 1e6
@@ -68,7 +68,7 @@ def test_a_row_has_the_same_bits_in_every_batch(device: torch.device, monkeypatc
 def test_gpus_with_many_float64_units_make_products_with_them(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of so few features that float64 takes differences, digits take less time there too."""
+    """Digits are faster there too if features are so few that float64 takes differences."""
     for features, keeps in ((9, False), (19, True)):
         op = pairwise("rbf", features, 70).in_precision("ten digits")
         x = np.random.default_rng(0).standard_normal((2, features))

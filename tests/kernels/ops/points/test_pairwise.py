@@ -160,7 +160,7 @@ def test_distances_of_rows_that_are_points_have_ten_digits(device: torch.device,
 
 @pytest.mark.parametrize("features", [3, 20])
 def test_weights_may_be_part_of_the_exponents(device: torch.device, features: int) -> None:
-    """Of either sign, of any size, and zero: as far from every point as a row may be, the sum of nothing is zero."""
+    """Weights have either sign, any size, or are zero: a row as far from every point as possible has the sum zero."""
     op = pairwise_affine("rbf", features, 150, 1, 2).in_precision("ten digits")
     weight = op.weight * 10.0 ** np.random.default_rng(0).integers(-30, 31, op.weight.shape)
     weight[[0, 7, 149]] = 0.0

@@ -79,7 +79,7 @@ def test_sums(
 
 @pytest.mark.parametrize("form", ["plain", "quads"])
 def test_any_tile_gives_these_bits(device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    """So do rows that wait in several parts, and those whose neighbours miss a number."""
+    """Rows that wait in several parts have them too, and rows whose neighbours miss a number."""
     monkeypatch.setattr(float32_sum, "LARGEST_SCRATCH", 1)
     for width in (1, 2):
         op = ordered_ensemble(6, 12, 4, 2, outputs=width, seed=width)

@@ -86,7 +86,7 @@ def test_sums(
     missing: bool,
     seed: int,
 ) -> None:
-    """Of numbers, and of what decisions treat apart: NaN, infinity, zeros, denormal and the largest numbers."""
+    """Rows hold ordinary numbers and special ones for decisions: NaN, infinity, zeros, denormals and the largest."""
     op = symmetric_trees(features, depths, outputs, seed, dtype, questions)
     (x,) = inputs_for([features], rows, seed)
     if missing:
