@@ -156,7 +156,7 @@ SERVED = (
     *("weights_bit", "plan_broken", "not_json", "other_weights"),
     *("dims", "input_type", "huge_batch", "output_dims", "output_name"),
 )
-"""Cases for the real server: damage to each kind of file, and to all parts of the configuration that it reads itself."""
+"""Cases for the real server: damage to each kind of file, and to all configuration that it reads itself."""
 
 
 def damaged(repository: Path, damage: str) -> Path:
