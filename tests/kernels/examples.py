@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 
 
 def examples(count: int) -> settings:
-    """Return the settings of a test that draws so many examples; its fixtures are the same for each."""
+    """Return the settings of a test that draws a number of examples; its fixtures are the same for each."""
     return settings(
         max_examples=count,
         derandomize=True,

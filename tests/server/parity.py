@@ -44,8 +44,8 @@ TOLERANCE = 1e-5
 """In standard deviations of the predictions."""
 
 FLOAT64_NOISE = 1e-10
-"""In standard deviations: where a prediction is so near zero that the float64 sums themselves, scikit-learn's and ours,
-are not sure of its last float32 place, one unit in that place cannot be promised. Features around 10,000 cost 1e-12."""
+"""In standard deviations: if a prediction is so near zero that float64 sums, scikit-learn's and ours, are not certain of
+its last float32 place, one unit in that place cannot be promised. Features around 10,000 cost 1e-12."""
 
 CASES_PER_ENTRY = 200
 MAX_BATCH_SIZE = 128
@@ -71,7 +71,7 @@ class Row:
     same_bits: bool  # whether each row's bits are the same alone, in small requests and in one large one
 
     def failure(self) -> str:
-        """Return what promise is missed, or nothing."""
+        """Return the promise that is missed, or nothing."""
         if not self.same_bits:
             return "bits depend on the batch"
         if not (self.max_error <= TOLERANCE or self.max_ulp <= 1):
@@ -83,7 +83,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Question:
-    """An entry, rows to ask it, and the case and output behind each of the outputs to ask for."""
+    """An entry, rows for it, and the case and output behind each of the outputs to ask for."""
 
     model: str
     X: Any  # a float64 matrix, or a DataFrame whose columns go by name
@@ -115,7 +115,7 @@ def rows(
 
 
 def rows_of_rentals(progress: Callable[[str], None] = lambda model: None) -> Iterator[Row]:
-    """Serve the models of rentals.py, yielding a row for each: all rows of the table as users hold it are asked."""
+    """Serve the models of rentals.py, and yield a row for each; all rows of the users' table are asked."""
     with tempfile.TemporaryDirectory(prefix="parity-") as directory:
         compilations = {name: model.export(Path(directory), name).compilation for name, model in MODELS.items()}
         with triton_server([Path(directory)]) as server, Client(server.grpc_url) as client:
@@ -149,9 +149,9 @@ def asked(name: str) -> Any:
 def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
     """Write cases of the same input as entries of at most `CASES_PER_ENTRY`; one with other tensors stays alone.
 
-    Cases whose rows hold NaN are together where they take it in the same columns.
+    Cases whose rows hold NaN share an entry if they take it in the same columns.
 
-    An entry's golden row is one that all of its cases answer: categories of one are unknown to another.
+    An entry's golden row is one that all of its cases answer, as one case does not know another's categories.
     """
     groups: dict[tuple[Inputs, tuple[int, ...]], list[str]] = {}
     for name in names:
@@ -173,7 +173,7 @@ def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Que
 
 
 def _plain(inputs: Inputs) -> Inputs:
-    """Return the inputs of a plan of as many columns that are all numbers."""
+    """Return the inputs of a plan with the same number of columns, all of them numbers."""
     return Inputs.plain(inputs.n_features, inputs.dtype)
 
 
@@ -185,7 +185,7 @@ def _answers(name: str, row: np.ndarray) -> bool:
 def _publish(
     repository: Path, model: str, inputs: Inputs, nan_columns: tuple[int, ...], row: np.ndarray, names: Sequence[str]
 ) -> list[Question]:
-    """Write one entry and return what to ask it: a question for each set of rows."""
+    """Write one entry and return its questions, one for each set of rows."""
     steps: list[Step] = []
     values: dict[str, str] = {}
     spreads: dict[str, list[float]] = {}
@@ -208,7 +208,7 @@ def _publish(
     plan = Plan(inputs.n_features, tuple(steps), values, inputs.dtype)
     golden = Golden(row, run_plan(plan, row))  # proves no more than that the entry runs: each case is asked for its own
     written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
-    if inputs != _plain(inputs):  # whose columns are found by name
+    if inputs != _plain(inputs):  # the columns are found by name
         written = dataclasses.replace(written, provenance=compiled(CASES[names[0]]).document().provenance)
     publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
     return list(questions.values())

@@ -36,7 +36,7 @@ class Together:
         self._sent = 0
 
     def send(self, X: np.ndarray, outputs: Sequence[str] | None = ("y",), **parameters: object) -> Any:
-        """Send one request, for all outputs if None, and return what cancels it."""
+        """Send one request, for all outputs if None, and return a function that cancels it."""
         tensor = tritonclient.grpc.InferInput("X", list(X.shape), "FP32").set_data_from_numpy(X)
         wanted = None if outputs is None else [tritonclient.grpc.InferRequestedOutput(name) for name in outputs]
         index, self._sent = self._sent, self._sent + 1

@@ -42,7 +42,7 @@ class Answer:
 
 
 class Load:
-    """Clients over both protocols that ask for no version in particular, all the time, and check every answer."""
+    """Clients over both protocols that ask for no particular version, all the time, and check every answer."""
 
     def __init__(self, server: TritonServer, model: str) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""The pieces of a large batch: in which order they are brought and computed."""
+"""The pieces of a large batch, and the order in which they are brought and computed."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Functions of pairs of float32 numbers: against NumPy's float64, of arguments that one such number does not hold."""
+"""Functions of pairs of float32 numbers: against NumPy's float64, for arguments beyond one float32 number."""
 
 from collections.abc import Callable
 

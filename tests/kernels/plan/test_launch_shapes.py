@@ -1,4 +1,4 @@
-"""Launch shapes: the look into the table, the defaults elsewhere, and what the shipped table may say."""
+"""Launch shapes: the look-up in the table, the defaults elsewhere, and the allowed contents of the shipped table."""
 
 import importlib
 import json
@@ -72,7 +72,7 @@ def known() -> set[str]:
 
 
 def test_every_shape_of_the_table_is_of_an_operation_and_a_class_that_the_command_measures() -> None:
-    """That each compiles for its GPU is seen in test_gpu_compile.py."""
+    """The test that each compiles for its GPU is in test_gpu_compile.py."""
     defaults = {(each.shapes.operation, each.key): each.default for each in shape_classes(OPERATIONS, toy=True)}
     assert {name for name, _ in defaults} == known()
     for gpu, operations in table().items():

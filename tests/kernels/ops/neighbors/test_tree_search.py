@@ -1,4 +1,4 @@
-"""The search of a tree, repeated: the points that scikit-learn's own tree finds, where many are equally near."""
+"""The repeated search of a tree: the points that scikit-learn's own tree finds if many are equally near."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Metrics from columns: what is emulated against long doubles, and kernels against both."""
+"""Metrics from columns: the emulation against long doubles, and kernels against both."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the 
 
 
 def long_metric(z: np.ndarray, points: np.ndarray, metric: str) -> np.ndarray:
-    """Return the metric of rows and points as its formula says."""
+    """Return the metric of rows and points by its formula."""
     a, b = z[:, None].astype(np.longdouble), points.astype(np.longdouble)
     if metric == "manhattan":
         terms = np.abs(a - b)

@@ -48,7 +48,7 @@ def test_pairwise(device: torch.device, name: str, features: int, points: int, r
         assert run_reference(op, inputs_for([features], 0)).shape == (0, points)
         return
     magnitude = 1.0
-    if FUNCTIONS[name]["profile"] == "power":  # of the largest base, where products of either sign cancel
+    if FUNCTIONS[name]["profile"] == "power":  # of the largest base, with products of either sign that cancel
         magnitude = float(np.abs(run_reference(op, inputs_for([features], rows, seed))).max())
     elif name == "table":  # a drawn table has steps of size one; the pieces' ends are not to be drawn
         magnitude = 10.0
@@ -90,7 +90,7 @@ def test_pairwise_affine(
 def test_precisions(
     device: torch.device, name: str, features: int, points: int, targets: int, parts: int, rows: int, seed: int
 ) -> None:
-    """The kernel is as close to float64 as the precision's name says, and what the exporter emulates is as far off."""
+    """The kernel is as close to float64 as the precision's name says, and so is the exporter's emulation."""
     exact = pairwise_affine(name, features, points, targets, parts, seed)
     (x,) = inputs_for([features], rows, seed)
     double = [x.astype(np.float64)]
