@@ -44,7 +44,7 @@ TOLERANCE = 1e-5
 """In standard deviations of the predictions."""
 
 FLOAT64_NOISE = 1e-10
-"""In standard deviations: if a prediction is so near zero that float64 sums, scikit-learn's and ours, are not certain of
+"""In standard deviations: if a prediction is so near zero that float64 sums, scikit-learn's and ours, are unsure of
 its last float32 place, one unit in that place cannot be promised. Features around 10,000 cost 1e-12."""
 
 CASES_PER_ENTRY = 200
