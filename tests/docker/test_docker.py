@@ -87,7 +87,7 @@ def test_every_service_has_a_health_check() -> None:
     (check,) = re.findall(r"(?m)^HEALTHCHECK .*$", STAGES["server"])
     (folder,) = re.findall(r"(?m)^COPY docker/probe\.py docker/warm\.py (\S+)$", DOCKERFILE)
     assert check.endswith(f'CMD ["python3", "{folder}probe.py"]')
-    assert list(STAGES)[-1] == SERVICES["triton-server"]["build"]["target"] == "server"  # what a plain build makes
+    assert list(STAGES)[-1] == SERVICES["triton-server"]["build"]["target"] == "server"  # the target of a plain build
     assert all("healthcheck" in service for name, service in SERVED.items() if name != "triton-server")
 
 

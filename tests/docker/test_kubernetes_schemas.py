@@ -109,7 +109,7 @@ def test_what_kustomize_makes_fits_the_schemas(
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_a_misspelt_field_would_be_found(overlay: str, written: Path, schemas: dict[tuple[str, str], Any]) -> None:
-    """In the spec, and in the containers of the pod or in the rules that are in it."""
+    """Errors are put into the spec, and into its containers or rules."""
     for resource in built(written / overlay):
         spec = resource.get("spec", resource)
         rules = [rule for group in spec.get("groups", ()) for rule in group["rules"]]
@@ -120,7 +120,7 @@ def test_a_misspelt_field_would_be_found(overlay: str, written: Path, schemas: d
 
 
 def containers(value: Any) -> Iterator[dict[str, Any]]:
-    """Every container within a resource."""
+    """Return every container within a resource."""
     if isinstance(value, dict):
         yield from (each for name in ("containers", "initContainers") for each in value.get(name, ()))
         value = list(value.values())

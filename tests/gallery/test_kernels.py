@@ -111,7 +111,7 @@ def test_every_choice_gives_the_answer(
 
 @pytest.mark.parametrize(("exhibit", "way"), IN_FLOAT32)
 def test_torch_takes_it_for_an_operator_of_its_own(exhibit: Exhibit, way: str, device: torch.device) -> None:
-    """Schema, gradients, shapes without contents, and what torch.compile makes of it, with dynamic shapes."""
+    """Schema, gradients, shapes without contents, and torch.compile with dynamic shapes are checked."""
     call = exhibit.ways[way]
     if isinstance(call, CustomOpDef):
         opcheck(call, smallest(exhibit, device))
