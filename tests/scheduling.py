@@ -30,7 +30,7 @@ LONGEST = (
         "tests/benchmarks/served/test_large_exports.py",
     ),
     *("tests/gallery/test_serve.py", "tests/kernels/test_ops.py", "tests/docker/test_probe.py"),
-    *("tests/benchmarks/test_benchmarks.py", "tests/test_distribution.py", "tests/server/test_float32.py"),
+    *("tests/benchmarks/gpu/test_dry_runs.py", "tests/test_distribution.py", "tests/server/test_float32.py"),
     *("tests/server/test_observer.py", "tests/commands/test_export.py", "tests/clients/server/test_startup.py"),
     *("tests/exporter/publish/test_repository.py", "tests/commands/test_serve.py", "tests/gallery/test_kernels.py"),
     *("tests/clients/test_strings.py", "tests/server/test_text.py", "tests/gallery/test_puzzles.py"),

@@ -5,7 +5,7 @@ metric's sum m over r replicas and a threshold θ it proposes r where |m / (r θ
 takes the largest proposal of all metrics, the largest of the last `stabilizationWindowSeconds` before it goes down, and
 at most 4 more or twice as many replicas every 15 s. A new pod answers after its start time.
 
-A replica is a measured curve: how many requests wait at a rate of requests. Above its capacity requests pile up.
+A replica is a measured curve: waiting requests by the rate of requests. Above its capacity requests pile up.
 Time is counted in steps and read from no clock.
 """
 
@@ -24,7 +24,7 @@ import yaml
 STEP_S, SCRAPE_S, SYNC_S = 5, 10, 15
 TOLERANCE = 0.1
 RATES, WAITING = (150.0, 300.0, 600.0, 900.0), (0.03, 0.09, 0.28, 2.3)
-"""Requests per second at one replica, and how many wait then on average, as they were measured."""
+"""Measured requests per second at one replica, and the average number that wait then."""
 CAPACITY = 1000.0
 """Requests per second that a replica answers at most."""
 SCALING = Path(__file__).resolve().parents[2] / "docker/kubernetes/plain/overlays/autoscaled/scaling.yaml"
@@ -32,7 +32,7 @@ SIGNALS = {"nv_inference_request_success": "answered", "nv_inference_queue_durat
 
 
 def waiting(rate: float) -> float:
-    """How many requests wait at one replica: on lines between what was measured, in logarithms above the first."""
+    """Return the requests waiting at one replica, interpolated between measurements, in logarithms above the first."""
     if rate <= RATES[0]:
         return WAITING[0] * rate / RATES[0]
     place = min(sum(rate > each for each in RATES), len(RATES) - 1)
@@ -42,7 +42,7 @@ def waiting(rate: float) -> float:
 
 
 def rate_at(waits: float) -> float:
-    """At which rate so many requests wait at one replica: the inverse of `waiting`."""
+    """Return the rate at which a number of requests waits at one replica: the inverse of `waiting`."""
     low, high = 0.0, CAPACITY
     for _ in range(60):
         middle = (low + high) / 2
@@ -97,7 +97,7 @@ def deployed(limit_rate: float, share: float) -> Rule:
 
 @dataclass(frozen=True)
 class Moment:
-    """The state at one time: replicas wanted, replicas that answer, and requests that wait at each of these."""
+    """The state at one time: wanted replicas, answering replicas, and requests that wait at each of the latter."""
 
     s: int
     wanted: int
@@ -114,9 +114,9 @@ def simulate(
     replicas: int = 1,
     seed: int | None = None,
 ) -> list[Moment]:
-    """Return each step of `seconds` under `load` requests per second; with a seed they come by chance (Poisson)."""
+    """Return each step of `seconds` under `load` requests per second; with a seed they arrive at random (Poisson)."""
     chance = random.Random(seed)
-    pods = [0] * replicas  # when each answers
+    pods = [0] * replicas  # the time from which each answers
     totals = {"answered": 0.0, "waited_s": 0.0}
     scrapes: list[tuple[int, dict[str, float]]] = [(0, dict(totals))]
     proposals: list[tuple[int, int]] = [(0, replicas)]
@@ -147,7 +147,7 @@ def decide(
     proposals: list[tuple[int, int]],
     now: int,
 ) -> int:
-    """Return how many replicas the autoscaler wants, and add what it proposes before it stabilises that."""
+    """Return the number of replicas that the autoscaler wants, and record its proposal before stabilisation."""
     proposal = rule.least
     for trigger in rule.triggers:
         seen = [each for each in scrapes[-1 - trigger.window_s // SCRAPE_S :] if now - trigger.window_s <= each[0]]
@@ -166,13 +166,13 @@ def decide(
 
 
 def flaps(rule: Rule, load: float, replicas: int, seed: int | None = None) -> bool:
-    """Whether the number of replicas changes at a steady load, in the second hour."""
+    """Return whether the number of replicas changes at a steady load in the second hour."""
     moments = simulate(rule, lambda _: load, seconds=2 * 3600, replicas=replicas, seed=seed)
     return len({each.wanted for each in moments if each.s > 3600}) > 1
 
 
 def follows_s(rule: Rule, before: float, after: float, start_s: int) -> int:
-    """How many seconds after a step of the load no more requests wait at a replica than its threshold allows."""
+    """Return the seconds from a step of the load until no more requests wait at a replica than its threshold allows."""
     step_s = 1800
     moments = simulate(rule, lambda s: before if s < step_s else after, seconds=3 * step_s, start_s=start_s)
     (queue,) = [trigger for trigger in rule.triggers if trigger.signal == "waited_s"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 
 class Balancer:
-    """Its address, and the endpoints ('host:port') that new connections go to; connections that are there stay."""
+    """Its address, and the endpoints ('host:port') of new connections; open connections stay."""
 
     def __init__(self, endpoints: list[str]) -> None:
         self.endpoints, self.address = endpoints, ""
@@ -35,7 +35,7 @@ async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 @contextmanager
 def balanced(*endpoints: str) -> Iterator[Balancer]:
-    """A balancer before endpoints, which may be changed while it runs."""
+    """A balancer before endpoints, which may change while it runs."""
     balancer, loop, listens = Balancer(list(endpoints)), asyncio.new_event_loop(), threading.Event()
 
     async def run() -> None:

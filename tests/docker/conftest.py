@@ -1,4 +1,4 @@
-"""What the tests of this folder share: the manifests as `deploy` writes them."""
+"""Fixtures of this folder's tests: the manifests as `deploy` writes them."""
 
 from __future__ import annotations
 

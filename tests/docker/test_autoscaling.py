@@ -10,7 +10,7 @@ from tests.docker.autoscaling import SCALING, Rule, Trigger, deployed, flaps, fo
 from triton_regressors.commands.deploy import SHARE
 
 LOADS = [50.0 * step for step in range(1, 65)]
-"""Requests per second of all clients, from much less than one replica answers to what five must."""
+"""Requests per second of all clients, from much less than one replica's rate to the rate of five."""
 LIMIT = rate_at(0.83 / SHARE)
 """The rate at the latency limit of the comparison that gave a threshold of 0.83 waiting requests."""
 QUEUE_ALONE = Rule([Trigger("waited_s", window_s=60, threshold=0.83)])
@@ -26,7 +26,7 @@ def test_the_curve_is_the_one_that_was_measured() -> None:
 def test_at_no_steady_load_replicas_come_and_go(replicas: int) -> None:
     rule = deployed(LIMIT, SHARE)
     assert [load for load in LOADS if flaps(rule, load, replicas)] == []
-    assert [load for load in LOADS if flaps(rule, load, replicas, seed=29)] == []  # requests come by chance
+    assert [load for load in LOADS if flaps(rule, load, replicas, seed=29)] == []  # requests arrive at random
 
 
 def test_with_the_queue_alone_they_do() -> None:

@@ -1,4 +1,4 @@
-"""What the deployment files say, checked without Docker. What a Triton server makes of them: test_docker_server.py."""
+"""The contents of deployment files, checked without Docker. Their effect on a Triton server: test_docker_server.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def image_tag(image: str) -> str:
     return image.rpartition("/")[2].partition(":")[2]
 
 
-# What the files say
+# The contents of the files
 
 
 def test_every_yaml_file_parses() -> None:
@@ -93,7 +93,7 @@ def test_every_service_has_a_health_check() -> None:
     (check,) = re.findall(r"(?m)^HEALTHCHECK .*$", STAGES["server"])
     (folder,) = re.findall(r"(?m)^COPY docker/probe\.py docker/warm\.py (\S+)$", DOCKERFILE)
     assert check.endswith(f'CMD ["python3", "{folder}probe.py"]')
-    assert list(STAGES)[-1] == SERVICES["triton-server"]["build"]["target"] == "server"  # what a plain build makes
+    assert list(STAGES)[-1] == SERVICES["triton-server"]["build"]["target"] == "server"  # the target of a plain build
     assert all("healthcheck" in service for name, service in SERVED.items() if name != "triton-server")
 
 

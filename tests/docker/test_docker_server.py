@@ -108,7 +108,7 @@ class Server(NamedTuple):
 
 
 def server_options() -> list[str]:
-    """The options of docker/compose.yaml, as the container is given them, without the model repository."""
+    """The options of docker/compose.yaml for the container, without the model repository."""
     starter, *command = (word.replace("$$", "$") for word in SERVER["command"][1:])
     (folder,) = re.findall(r"(?m)^COPY clients/server/private_arguments\.py (\S+)$", DOCKERFILE)
     assert (SERVER["command"][0], starter) == ("python3", f"{folder}private_arguments.py")
@@ -134,7 +134,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
     export(Ridge().fit(*load_diabetes(return_X_y=True)), root / "models", name="ridge")
-    # As in a checkout, where this file lies beside the entries.
+    # In a checkout this file lies beside the entries.
     shutil.copy(ROOT / "model_repository" / "README.md", root / "models")
 
     http, grpc, metrics = free_ports(3)
@@ -219,7 +219,7 @@ def test_management_over_grpc_needs_the_key(server: Server) -> None:
 
 
 def test_no_process_shows_the_key(server: Server) -> None:
-    """As every user of the host can read it; from before the start: tests/clients/client/test_admin_key.py."""
+    """Every user of the host can read command lines. Keys from before the start: tests/clients/client/test_admin_key.py."""
     shown = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -248,7 +248,7 @@ def test_every_metric_of_the_dashboard_is_exported(server: Server) -> None:
 
 
 def test_only_a_broken_batch_counts_as_failed(server: Server) -> None:
-    """What docker/README.md says of the failure panels: an entry's refusal of one request counts as answered."""
+    """An entry's refusal of one request counts as answered, as docker/README.md says of the failure panels."""
 
     def counts() -> dict[str, int]:
         page = server.metrics_page()
@@ -274,7 +274,7 @@ def test_only_a_broken_batch_counts_as_failed(server: Server) -> None:
 
 
 def probe(url: str, repository: Path) -> tuple[int, str]:
-    """The health check's exit code, and what it says."""
+    """The health check's exit code and output."""
     command = [sys.executable, str(DOCKER / "probe.py"), url, str(repository)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.stderr == ""
@@ -289,7 +289,7 @@ def test_the_health_check_finds_a_dead_entry_and_the_readme_mends_it(server: Ser
     status, text = probe(url, server.repository)
     assert status == 1
     assert re.fullmatch(r"ridge does not answer its golden row: .*Stub process 'ridge_0_0' is not healthy.*\s", text)
-    assert server.request("/v2/models/ridge/ready")[0] == 200  # what the server itself says
+    assert server.request("/v2/models/ridge/ready")[0] == 200  # the server's own answer
     counted = 'nv_inference_request_failure{model="ridge",reason="BACKEND",version="1"} 1'  # by the alert EntryDead
     wait_for(lambda: counted in server.metrics_page().splitlines())
 

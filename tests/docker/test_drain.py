@@ -1,4 +1,4 @@
-"""A server is replaced under load behind a load balancer, as a rollout of docker/kubernetes does it."""
+"""A server is replaced under load behind a load balancer, as in a rollout of docker/kubernetes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POD = yaml.safe_load(DEPLOYMENT.read_text())["spec"]["template"]["spec"]
 (SERVER,) = POD["containers"]
 OPTIONS = [word for word in SERVER["args"][1:] if not word.startswith("--model-repository=")]
 REMOVAL_S = 5.0
-"""How long a balancer goes on sending connections to a pod that is being deleted."""
+"""Seconds for which a balancer goes on sending connections to a pod that is being deleted."""
 ROW = np.zeros((1, 10), np.float32)
 
 
@@ -59,7 +59,7 @@ def over_grpc(address: str) -> Callable[[], None]:
 
 @contextmanager
 def load(*clients: Callable[[], None]) -> Iterator[tuple[list[float], list[tuple[float, str]]]]:
-    """Clients that ask one request after another; yields when each answer came, and when and how requests failed."""
+    """Run clients that ask one request after another; yield the times of answers, and times and reasons of failures."""
     answers: list[float] = []
     failures: list[tuple[float, str]] = []
     done = threading.Event()
@@ -86,7 +86,7 @@ def load(*clients: Callable[[], None]) -> Iterator[tuple[list[float], list[tuple
 
 @pytest.mark.parametrize("drained", [True, False], ids=["as-deployed", "without-preStop"])
 def test_no_request_fails_while_a_server_is_replaced(tmp_path: Path, drained: bool) -> None:
-    """Without the preStop hook requests fail: the balancer knows of the end later than the server."""
+    """Without the preStop hook requests fail: the balancer learns of the end later than the server."""
     export(Ridge().fit(*load_diabetes(return_X_y=True)), tmp_path / "models", name="ridge")
     with (
         started(tmp_path / "models", tmp_path / "old", *OPTIONS) as old,

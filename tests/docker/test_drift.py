@@ -1,6 +1,6 @@
-"""The rules and panels on what entries see: their shape, and what they make of the counts of real observers.
+"""The rules and panels on the rows that entries see: their form, and their results for counts of real observers.
 
-`tests/promql.py` evaluates the rules; so does Prometheus' promtool where $PROMTOOL names it or it is on the path.
+`tests/promql.py` evaluates the rules; so does Prometheus' promtool if $PROMTOOL names it or it is on the path.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FLOOR = 1e-4
 
 
 def named(expression: str) -> set[str]:
-    """Return the metrics of entries in an expression, the recorded ones left out."""
+    """Return the metrics of entries in an expression, without recorded ones."""
     return set(re.findall(r"(?<![\w:])triton_regressors_(\w+)", expression))
 
 
@@ -88,11 +88,11 @@ def test_rule_is_one_of_the_two_kinds(rule: dict[str, Any]) -> None:
         assert all(text.endswith(".") for text in rule["annotations"].values())
 
 
-# What the rules make of the counts of an hour
+# The rules on the counts of an hour
 
 
 def an_hour(batches: list[np.ndarray], profile: RowProfile, monkeypatch: pytest.MonkeyPatch) -> dict[str, Vector]:
-    """Return what the rules make of what an entry, `sampled`, tells of batches of rows, whose answers are column 0."""
+    """Return the rules' results for a `sampled` entry's counts of batches of rows, whose answers are column 0."""
     monkeypatch.setattr(observers, "PERIOD_S", 3600.0)
     server, features = Server(), batches[0].shape[1]
     subject = Subject("demand", "1", Inputs.plain(features), (), (), {"y": 1}, profile)
@@ -137,7 +137,7 @@ def fired(found: dict[str, Vector]) -> set[str]:
 
 
 def test_shares_are_those_of_all_rows_however_they_were_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand requests of a row as ever beside ten batches of 4,096 shifted ones: 97.6 % of all rows are."""
+    """A thousand requests of one usual row stand beside ten batches of 4,096 shifted rows, 97.6 % of all rows."""
     rng, usual = np.random.default_rng(0), np.zeros((1, FEATURES), np.float32)
     batches = [usual] * 1000 + [drawn(rng, 4096, shift=100.0)] * 10
     found = an_hour(batches, profile_of(drawn(rng, 5000)), monkeypatch)
@@ -155,7 +155,7 @@ def test_shares_are_those_of_all_rows_however_they_were_sent(monkeypatch: pytest
 def test_rows_of_the_same_distribution_raise_no_alarm_however_few_the_profile_has(
     m: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of ungated thresholds a profile of 5 rows exceeds both in nearly every draw."""
+    """A profile of 5 rows exceeds both thresholds without their gate in nearly every draw."""
     exceeded = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -179,7 +179,7 @@ def test_a_change_raises_both_alarms_where_the_profile_can_show_it(
 
 
 def test_what_is_expected_of_chance_is_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mean share out of range is 2 / (m + 1), and that of the index about d (1 / n + 1 / m)."""
+    """The mean share out of range is 2 / (m + 1), and the mean index about d (1 / n + 1 / m)."""
     m, shares, indices = 40, list[float](), list[float]()
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -205,7 +205,7 @@ def test_entries_of_older_releases_raise_alarms_as_before() -> None:
     assert fired(evaluate_rules(GROUPS, samples)) == {"AnswersDrift", "ColumnLeavesItsRange"}
 
 
-# What Prometheus makes of them
+# Prometheus on the rules
 
 
 def psi(counts: list[int], expected: list[float]) -> float:
@@ -222,7 +222,7 @@ def series(name: str, values: str, **labels: str) -> dict[str, str]:
 
 
 def growing(per_minute: float, before: float = 0.0) -> str:
-    """Return a counter that grows by so much a minute for two hours, after a day in which it grew by `before`."""
+    """Return a counter that grows by a step a minute for two hours, after a day in which it grew by `before`."""
     if before == per_minute:
         return f"0+{per_minute}x{MINUTES}"
     return f"0+{before}x1439 {before * 1440 + per_minute}+{per_minute}x{MINUTES - 1440}"
@@ -301,16 +301,16 @@ SEEN = [
         }.items()
     ),
 ]
-"""Ten rows a minute are looked at; for two hours of one column 7.5 % are out of range, of another always 2.5 %.
+"""Ten rows a minute are observed; 7.5 % of one column are out of range for two hours, and 2.5 % of another always.
 
 The same model has in another job many rows, and in a third few, all of which are wrong. In the jobs small and large,
-which have profiles of 5 and of 500 rows, each row looked at stands for 128 and each answer for 8, and 40 % are out of
+which have profiles of 5 and of 500 rows, each observed row stands for 128 and each answer for 8, and 40 % are out of
 range.
 """
 
 
 def close(expression: str, value: float) -> dict[str, Any]:
-    """Return what promtool is to find: one sample, which is the value but for rounding."""
+    """Return the sample that promtool should find: the value, up to rounding."""
     asked = f"abs(({expression}) - {value!r}) < bool {1e-9 * max(abs(value), 1)!r}"
     expected = [{"labels": "{}", "value": 1}]
     return {"expr": f"sum({asked}) * count({expression})", "eval_time": "26h", "exp_samples": expected}
@@ -372,7 +372,7 @@ def test_the_alerts_fire_on_what_they_name_and_on_nothing_else(tmp_path: Path) -
 
 
 def test_prometheus_reads_the_queries_of_the_panels(tmp_path: Path) -> None:
-    """With what Grafana puts in place of its variables."""
+    """Grafana's variables are replaced by values first."""
     if PROMTOOL is None:
         pytest.skip("promtool is not on the path, nor in $PROMTOOL")
     queries = [

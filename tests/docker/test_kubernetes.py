@@ -1,4 +1,4 @@
-"""What the manifests say, read without a cluster. Against published schemas: test_kubernetes_schemas.py."""
+"""The contents of the manifests, read without a cluster. Against published schemas: test_kubernetes_schemas.py."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_ports_probes_and_volumes_fit_each_other_and_the_image() -> None:
         assert (
             f'"{question}": {asked["timeoutSeconds"] - (20 if question == "live" else 10):.1f}'
             in (DOCKER / "probe.py").read_text()
-        )  # the script says what is wrong before it is ended
+        )  # the script prints the fault before it is ended
     mounted = {mount["mountPath"]: mount["name"] for mount in SERVER["volumeMounts"]}
     assert {"/dev/shm", "/tmp", "/var/cache/kernels", "/mnt/models"} == set(mounted)
     assert set(mounted.values()) == {volume["name"] for volume in POD["volumes"]}
@@ -107,7 +107,7 @@ def test_a_pod_that_is_deleted_answers_until_clients_have_left_and_requests_are_
 
 
 def test_a_rollout_waits_longer_than_a_start_may_take() -> None:
-    """Also by KServe, which leaves a Deployment's progressDeadlineSeconds at 600."""
+    """It has time under KServe too, which leaves a Deployment's progressDeadlineSeconds at 600."""
     startup = SERVER["startupProbe"]
     longest_s = startup["periodSeconds"] * startup["failureThreshold"]
     assert longest_s < 600 < read("plain/base/deployment.yaml")["spec"]["progressDeadlineSeconds"]
@@ -135,7 +135,7 @@ def test_replicas_are_spread_kept_and_known(kind: str, label: str) -> None:
 
 
 def test_the_documented_rollout_through_kserve_changes_what_its_controller_keeps() -> None:
-    """KServe writes annotations under spec.predictor into the pod, and deletes what others add to the Deployment."""
+    """KServe writes annotations under spec.predictor into the pod, and deletes others' additions to the Deployment."""
     text = (KUBERNETES / "README.md").read_text()
     (patch,) = re.findall(r"kubectl patch inferenceservice \S+ --type merge \\?\s*-p '(.*)'", text)
     (name,) = json.loads(patch)["spec"]["predictor"]["annotations"]

@@ -1,4 +1,4 @@
-"""What `deploy` writes, built by kustomize, against the published schemas of Kubernetes, KServe, KEDA and Prometheus.
+"""The files of `deploy`, built by kustomize, against published schemas of Kubernetes, KServe, KEDA and Prometheus.
 
 The schemas are not part of this repository. $TRITON_REGRESSORS_SCHEMAS names a folder of them: CRDs as their projects
 publish them (`*.yaml`), and Kubernetes' own as JSON Schema named KIND-GROUP-VERSION.json beside `_definitions.json`, as
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 def built(overlay: Path) -> list[dict[str, Any]]:
-    """What kustomize makes of an overlay."""
+    """Return the resources that kustomize builds from an overlay."""
     done = subprocess.run([*(BUILD or ()), str(overlay)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
@@ -76,12 +76,12 @@ def schemas() -> dict[tuple[str, str], Any]:
 
 @functools.cache
 def definitions(name: str) -> Any:
-    """What Kubernetes' schemas refer to."""
+    """Return the definitions that Kubernetes' schemas refer to."""
     return json.loads((Path(FOLDER) / name).read_text())
 
 
 def errors(resource: dict[str, Any], schemas: dict[tuple[str, str], Any]) -> list[str]:
-    """What a resource's schema says against it."""
+    """Return the errors of a resource by its schema."""
     jsonschema = pytest.importorskip("jsonschema")
     referencing = pytest.importorskip("referencing")
     api, kind = resource["apiVersion"], resource["kind"]
@@ -109,7 +109,7 @@ def test_what_kustomize_makes_fits_the_schemas(
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_a_misspelt_field_would_be_found(overlay: str, written: Path, schemas: dict[tuple[str, str], Any]) -> None:
-    """In the spec, and in the containers of the pod or in the rules that are in it."""
+    """Errors are put into the spec, and into its containers or rules."""
     for resource in built(written / overlay):
         spec = resource.get("spec", resource)
         rules = [rule for group in spec.get("groups", ()) for rule in group["rules"]]
@@ -120,7 +120,7 @@ def test_a_misspelt_field_would_be_found(overlay: str, written: Path, schemas: d
 
 
 def containers(value: Any) -> Iterator[dict[str, Any]]:
-    """Every container within a resource."""
+    """Return every container within a resource."""
     if isinstance(value, dict):
         yield from (each for name in ("containers", "initContainers") for each in value.get(name, ()))
         value = list(value.values())

@@ -1,4 +1,4 @@
-"""docker/probe.py: what it calls alive and ready, on a real Triton server with several entries."""
+"""docker/probe.py: its reports of alive and ready, on a real Triton server with several entries."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def processes(models: Path, entry: str) -> list[int]:
 
 @contextmanager
 def held(models: Path) -> Iterator[None]:
-    """The entry ridge answers nothing meanwhile."""
+    """The entry ridge does not answer within this context."""
     gate = models / "ridge" / "1" / "gate"
     gate.touch()
     try:
@@ -269,7 +269,7 @@ def test_a_busy_server_is_alive_and_ready(module: Any, models: Path, server: Pro
 
 
 class Statistics(BaseHTTPRequestHandler):
-    """A server whose golden rows wait for ever; others' requests are finished, or are not."""
+    """A server whose golden rows wait for ever; other requests are finished, or are not."""
 
     answered, advances = 0, False
 

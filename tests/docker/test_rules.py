@@ -65,7 +65,7 @@ def test_every_metric_is_asked_of_the_podmonitor_s_job_alone(written: Path, kind
 
 
 def counter(name: str, job: str, step: int, **labels: str) -> dict[str, str]:
-    """Return a counter of the model demand_2 for promtool, which grows by a step in each of 20 minutes."""
+    """Return a counter of the model demand_2 for promtool that grows by a step in each of 20 minutes."""
     told = {"job": job, "model": "demand_2", "version": "1", **labels}
     return {
         "series": name + "{" + ", ".join(f'{key}="{value}"' for key, value in told.items()) + "}",

@@ -1,4 +1,4 @@
-"""docker/warm.py on the real Triton server that the tests use. What it compiles on a GPU is not seen here."""
+"""docker/warm.py on the real Triton server that the tests use. Its compilations on a GPU are not tested here."""
 
 from __future__ import annotations
 

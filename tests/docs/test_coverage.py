@@ -1,4 +1,4 @@
-"""docs/coverage.json holds every case of the catalogue, within its promise, and docs/coverage.md is made of it."""
+"""docs/coverage.json holds every case of the catalogue, within its promise, and docs/coverage.md is made from it."""
 
 import os
 import signal
@@ -90,7 +90,7 @@ def test_a_types_column_says_what_it_costs(figures: Any, cell: str) -> None:
 
 def test_what_a_gpu_measured_stands_in_columns_of_its_own(results: coverage.Results) -> None:
     ridge, lasso = results["cases"]["ridge"], {**results["cases"]["lasso"]}
-    lasso.pop("triton", None)  # as if it had not been measured there
+    lasso.pop("triton", None)  # not measured there
     versions = {**results["versions"], "triton": {"GPU": "NVIDIA H200", "triton": "3.6.0"}}
     both = {"versions": versions, "cases": {"ridge": {**ridge, "triton": ridge["interpret"]}, "lasso": lasso}}
     head, _, first, second = coverage_page._cases_table(both, ["ridge", "lasso"]).splitlines()
@@ -161,7 +161,7 @@ def test_measuring_some_cases_keeps_the_rest_and_drops_what_is_no_longer_so(
     both = coverage.read_results()
     more = {**figures, "auto": "FP32 and INT64", "FP32 and INT64": of_outputs}
     coverage.record("interpret", {}, {"lasso": more})
-    coverage.record("interpret", {}, {"lasso": figures})  # what was measured before does not stay beside it
+    coverage.record("interpret", {}, {"lasso": figures})  # earlier figures do not stay beside it
     assert coverage.read_results() == both
     assert both["versions"] == {"interpret": {"numpy": "2"}, "peers": {"skl2onnx": "1", "treelite": "4"}}
     assert both["cases"]["lasso"] == {"interpret": figures, "what": "Lasso(alpha=0.1)"}

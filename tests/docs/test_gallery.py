@@ -1,4 +1,4 @@
-"""docs/gallery.md goes along the path of the gallery, and quotes the kernels as they are."""
+"""docs/gallery.md follows the path of the gallery, and quotes the kernels verbatim."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ QUOTES = [
 
 
 def holds(source: str, quote: str) -> bool:
-    """Whether the lines of a quote are in a source, one after the other, but for how far they are indented."""
+    """Return whether a source holds the lines of a quote one after the other, at any indentation."""
     lines, wanted = source.splitlines(), quote.splitlines()
     found = (dedent("\n".join(lines[at : at + len(wanted)])) for at in range(len(lines) - len(wanted) + 1))
     return bool(wanted) and "\n".join(wanted) in found
@@ -42,7 +42,7 @@ def test_a_quote_that_is_changed_is_found() -> None:
 
 
 def test_no_block_with_a_title_is_in_a_form_that_is_not_compared() -> None:
-    """A block with more than a language in its first line is not run; so each must be a quote."""
+    """A block with more than a language in its first line is not run, so it must be a quote."""
     for path in PAGES:
         openings = re.findall(r"^```\w+ .*$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert len(openings) == sum(page == path.name for page, *_ in QUOTES), path.name

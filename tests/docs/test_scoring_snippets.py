@@ -1,4 +1,4 @@
-"""The snippets of docs/scoring.md for Ray and Spark: what they ask of these, which stand-ins note down."""
+"""The snippets of docs/scoring.md for Ray and Spark: their calls to these, as stand-ins note them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def snippet(name: str) -> str:
 
 @pytest.fixture
 def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The rows of an entry of three inputs, which the snippets find under their own name for it."""
+    """The rows of an entry of three inputs, which has the name that the snippets use."""
     model, X = CASES["strings-two-groups"].fitted()
     export(model, tmp_path / "model_repository", name="diabetes", sample=X)
     monkeypatch.chdir(tmp_path)

@@ -176,7 +176,7 @@ add(
     targets_between(1, 5),
 )
 
-# What the estimator was fitted on
+# The kinds of training data
 
 add("frame", "affine", Ridge(), as_frame)
 add("frame-pipeline", "affine", make_pipeline(StandardScaler(), PCA(4), Ridge()), as_frame)

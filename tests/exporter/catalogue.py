@@ -36,7 +36,7 @@ class Case:
 
     @property
     def strings(self) -> bool:
-        """Whether the estimator reads columns of strings."""
+        """Return whether the estimator reads columns of strings."""
         X = self.data()[0]
         return isinstance(X, pd.DataFrame) and any(map(_are_strings, X.dtypes))
 
@@ -73,7 +73,7 @@ def _expected(name: str) -> dict[str, np.ndarray]:
 
 
 def _are_strings(dtype: Any) -> bool:
-    """Whether a column is of strings, or of pandas' categories that are strings."""
+    """Return whether a column holds strings, or pandas' categories that are strings."""
     if isinstance(dtype, pd.CategoricalDtype):
         return not pd.api.types.is_numeric_dtype(dtype.categories)
     return bool(pd.api.types.is_object_dtype(dtype))

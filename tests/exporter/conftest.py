@@ -1,4 +1,4 @@
-"""What the exporter's tests share."""
+"""Fixtures of the exporter's tests."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an export writes: the files of an entry, versions, configuration, and all of it at once or nothing."""
+"""The output of an export: the files of an entry, versions, configuration, and all of it at once or nothing."""
 
 import os
 import stat

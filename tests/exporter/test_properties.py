@@ -1,10 +1,10 @@
 """Drawn estimators on drawn data, pathological data too: a plan's answers are scikit-learn's own.
 
 They may differ by one float32 unit in the last place and `TOLERANCE` standard deviations more, `EXACT` for trees, which
-take the same decisions and sum the same leaves. No sum in floating point is surer than the numbers in it. So to that is
-added, for what is made of sums, a measure of how sure scikit-learn itself is: how far its answer moves when every
+take the same decisions and sum the same leaves. No sum in floating point is more certain than the numbers in it.
+Answers made of sums are therefore allowed more, by scikit-learn's own uncertainty: the change of its answer when every
 number of the rows and of the fitted model moves by one unit in its last place, times `TERMS` for the rounding of as
-many sums. Most examples have to do without; the test counts them.
+many sums. Most examples must pass without it; the test counts them.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ UNSURE = 2.0**-48  # of a distance of five squares and a square root: some units
 WITH_STD = (ARDRegression, BayesianRidge, GaussianProcessRegressor)
 
 
-# How sure scikit-learn is of its answers: a number for each row, in standard deviations
+# The uncertainty of scikit-learn's answers: a number for each row, in standard deviations
 
 
 def sure(case: "Case", expected: np.ndarray, unit: np.ndarray) -> np.ndarray:

@@ -18,4 +18,4 @@ def first_choices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def all_choices() -> None:
-    """Let a GPU tune as it does outside of tests."""
+    """Let a GPU tune as outside of tests."""

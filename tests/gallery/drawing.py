@@ -1,4 +1,4 @@
-"""Draws arguments of kernels: any shape, odd and empty, of any strides, in every type; and judges answers."""
+"""Draws arguments of kernels, of any shape, odd and empty, with any strides, in every type; and judges answers."""
 
 import torch
 from hypothesis import strategies as st
@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 ROUNDING = {dtype: torch.finfo(dtype).eps / 2 for dtype in TYPES}
-"""The most that one rounding to the type takes from a number, in units of the number."""
+"""The largest error of one rounding to the type, in units of the number."""
 if DEVICE.type == "cpu":
-    ROUNDING[torch.bfloat16] *= 2  # to which the interpreter cuts float32 off, where a GPU rounds
+    ROUNDING[torch.bfloat16] *= 2  # the interpreter truncates float32 to it, while a GPU rounds
 
 FLOAT32_SLACK = 1e-6
-"""What sums and functions in float32 may lose besides, in units of the largest number."""
+"""The further error of sums and functions in float32, in units of the largest number."""
 
 
 def assert_near(ours: torch.Tensor, truth: torch.Tensor, largest: float | None = None) -> None:
-    """Demand each element within a rounding to the type, and of the largest summand within what float32 loses.
+    """Demand each element within a rounding to the type plus float32's error of the largest summand.
 
     The largest summand is by default the largest of the truth.
     """

@@ -1,8 +1,8 @@
 """Runs Gluon kernels for Hopper on a CPU: partitions are threads, barriers let them wait, and products end late.
 
-Gluon has no interpreter. This one knows what the attention kernels use, and is unkind on purpose: shared memory begins
-as NaN, a product reads its factors only when it is waited for, and to use one that was not waited for is an error, as
-is a barrier that nobody comes to. Layouts and registers it knows nothing of; `hopper_compile.py` looks at those.
+Gluon has no interpreter. This one knows the operations of the attention kernels, and is strict: shared memory begins
+as NaN, a product reads its factors only when it is waited for, and using a product without waiting is an error,
+as is a barrier that nobody arrives at. It ignores layouts and registers; `hopper_compile.py` checks those.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from triton.runtime.jit import JITFunction
 
 PATIENCE_S = 20.0
 OWN = threading.local()
-"""Of a thread: `program`, its number in the grid, `programs`, and `products`, those under way, the oldest first."""
+"""The state of a thread: `program`, its number in the grid, `programs`, and `products` in flight, the oldest first."""
 
 
 @dataclass
 class Barrier:
-    """Opens once so many arrivals have come and all bytes that were expected."""
+    """A barrier that opens after a number of arrivals and all expected bytes."""
 
     count: int = 0
     missing: int = 0
@@ -84,7 +84,7 @@ class Descriptor:
     dtype = property(lambda self: self.tensor.dtype)
 
     def block(self, corner: Sequence[Any]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return what part of the tensor is what part of a block."""
+        """Return the slices of the tensor and of the block that overlap."""
         known = [max(min(length, have - int(at)), 0) for at, length, have in self._ranges(corner)]
         inside = tuple(slice(int(at), int(at) + length) for at, length in zip(corner, known, strict=True))
         return inside, tuple(map(slice, known))
@@ -95,7 +95,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Numbers in a row, and places among them."""
+    """A tensor's numbers in a row, and places among them."""
 
     values: torch.Tensor
     places: Any = 0
@@ -105,7 +105,7 @@ class Pointer:
 
 
 class Product:
-    """A product under way."""
+    """A product in flight."""
 
     def __init__(self, left: Any, right: Shared, sums: torch.Tensor, use_acc: bool) -> None:
         assert isinstance(sums, torch.Tensor), "sums of a product that was not waited for"
@@ -163,7 +163,7 @@ def init(barrier: Barrier, count: int) -> None:
 
 
 def specialise(partitions: Sequence[tuple[Callable[..., None], tuple[Any, ...]]], warps: Any, registers: Any) -> None:
-    """Run each partition in a thread; raise what the first that failed raised."""
+    """Run each partition in a thread; raise the first failure's exception."""
     program, programs, failures = OWN.program, OWN.programs, []
 
     def run(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -212,7 +212,7 @@ REPLACED = {
 
 
 class Kernel:
-    """A kernel to be launched as any: programs run one after the other."""
+    """A kernel that is launched like any other: programs run one after the other."""
 
     def __init__(self, function: FunctionType) -> None:
         self.function = function
@@ -228,7 +228,7 @@ class Kernel:
 
 
 def translated(module: ModuleType) -> dict[str, Any]:
-    """Return a module's names with all that Gluon has replaced: its functions are then plain functions."""
+    """Return a module's names with Gluon replaced: its functions are then plain functions."""
     names: dict[str, Any] = {**vars(module), **REPLACED}
     for name, value in vars(module).items():
         if isinstance(value, gl.constexpr):

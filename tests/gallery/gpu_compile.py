@@ -38,7 +38,7 @@ Launch = tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]
 
 @contextmanager
 def recorded() -> Iterator[dict[Any, dict[Any, Launch]]]:
-    """Note what is launched instead of launching it: by kernel and tensors' types each choice, or else the launch."""
+    """Record launches instead of making them: each choice by kernel and tensors' types, or the launch."""
     found: dict[Any, dict[Any, Launch]] = {}
 
     def note(self: JITFunction[Any], *given: Any, grid: Any, warmup: bool, choice: str = "", **named: Any) -> None:
@@ -60,7 +60,7 @@ def recorded() -> Iterator[dict[Any, dict[Any, Launch]]]:
 
 
 def launches(exhibit: Exhibit, dtype: torch.dtype) -> list[list[Launch]]:
-    """Return what an exhibit launches on all its sizes, forward and backward: of each kernel and types the choices."""
+    """Return an exhibit's launches on all its sizes, forward and backward: the choices by kernel and types."""
     with recorded() as found:
         for size in exhibit.sizes:
             for way in exhibit.ways.values():
@@ -77,7 +77,7 @@ def launches(exhibit: Exhibit, dtype: torch.dtype) -> list[list[Launch]]:
 
 
 def type_of(value: Any) -> str:
-    """Return how the compiler calls an argument's type."""
+    """Return the compiler's name of an argument's type."""
     if isinstance(value, torch.Tensor):
         return f"*{TYPES[value.dtype]}"
     if _is_descriptor(value):
@@ -108,7 +108,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether the launcher makes a constant of it: what is no number, and the number one."""
+    """Return whether the launcher makes a constant of a value: values that are no number, and the number one."""
     return value is None or isinstance(value, bool) or (isinstance(value, int) and value == 1)
 
 
@@ -128,7 +128,7 @@ def some_choice_fits(choices: list[Launch], capability: int) -> bool:
 
 
 def main() -> int:
-    """Compile, and print what was compiled; the exit code is 1 where no choice of a kernel fits."""
+    """Compile, and print the kernels; the exit code is 1 if no choice of a kernel fits."""
     with mock.patch.object(gallery.catalogue, "kernel_device", return_value=torch.device("cpu")):
         exhibits = gallery.catalogue.exhibits()
     names = set()

@@ -1,8 +1,8 @@
 """Compiles the attention kernels for Hopper, without one: `python -m tests.gallery.hopper_compile`.
 
-Their machine code shows, without such a GPU and besides what `gluon_threads.py` shows: that they compile, that they
-fit the shared memory, that products stay under way while something else is computed, and that no register that a
-product still reads is written. The compiler leaves the last to the assembler, which has been wrong before (issue 9433
+Their machine code shows, without such a GPU and beyond `gluon_threads.py`, that they compile, that they fit the shared
+memory, that products stay in flight while something else is computed, and that no register that a product still reads
+is written. The compiler leaves the last to the assembler, which has been wrong before (issue 9433
 of the Triton language). TRITON_INTERPRET must not be set.
 """
 
@@ -31,11 +31,11 @@ WAIT = re.compile(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x([0-9a-f]+)")
 BRANCH = re.compile(r"BRA\S* 0x([0-9a-f]+)")
 NO_TARGET = ("ST", "BAR", "BRA", "SYNCS", "HGMMA", "RED", "WARPGROUP", "DEPBAR", "UTMA", "EXIT", "USETMAX")
 FARTHEST = 1500
-"""As many instructions after a product are looked at."""
+"""The number of instructions after a product that are searched."""
 
 
 def block(rows: int, width: int, dtype: str = "bf16") -> str:
-    """Return the type of a descriptor of blocks [1, 1, rows, width], or [1, rows] where width is 0."""
+    """Return the type of a descriptor of blocks [1, 1, rows, width], or [1, rows] if the width is 0."""
     shape = [1, 1, rows, width] if width else [1, rows]
     layout = gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if dtype == "bf16" else gl.float32)
     return f"tensordesc<{dtype}{shape},{layout!r}>"
@@ -113,7 +113,7 @@ def written_too_early(code: list[tuple[int, str]]) -> list[str]:
 
 
 def faults(kernel: Any, types: dict[str, str], constants: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a kernel's machine code."""
+    """Yield the faults of a kernel's machine code."""
     compiled = compile_kernel(kernel, types, constants)
     code = instructions(compiled.asm["cubin"])
     products = sum("HGMMA" in text for _, text in code)
@@ -128,7 +128,7 @@ def faults(kernel: Any, types: dict[str, str], constants: dict[str, Any]) -> Ite
 
 
 def main() -> int:
-    """Compile, and print what was compiled or what is wrong."""
+    """Compile, and print the kernels or their faults."""
     found = [
         f"{kernel.__name__} {fault}"
         for width, causal in ((128, True), (64, False))

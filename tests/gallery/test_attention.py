@@ -1,4 +1,4 @@
-"""Attention of any lengths beside float64, its gradients' bits, and what it refuses."""
+"""Attention of any lengths beside float64, its gradients' bits, and its refusals."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The attention kernels for Hopper give what the others give, as far as a CPU can tell."""
+"""The attention kernels for Hopper give the others' answers, as far as a CPU can tell."""
 
 import itertools
 
@@ -19,7 +19,7 @@ SIZES = [(1, 1), (200, 70), (256, 256), (140, 520)]
 
 
 def drawn_together(batch: int, tokens: int, heads: int) -> tuple[torch.Tensor, ...]:
-    """Return q, k and v as views of one product, as a block of a transformer has them."""
+    """Return q, k and v as views of one product, as in a block of a transformer."""
     together = torch.randn(batch, tokens, 3, heads, 64, dtype=torch.bfloat16)
     return together.permute(2, 0, 3, 1, 4).unbind(0)
 
@@ -48,7 +48,7 @@ def test_the_answer_and_gradients_are_the_reference_s(
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_views_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
-    """Two programs make six tiles of two sequences, heads of a token side by side."""
+    """Two programs compute six tiles of two sequences, with the heads of a token side by side."""
     q, k, v = drawn_together(2, 140, 3)
     monkeypatch.setattr(attention_hopper, "suits", lambda q: True)
     read = []
@@ -73,7 +73,7 @@ def test_what_no_descriptor_describes_is_copied(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("programs", [1, 2, 7])
 def test_every_tile_has_its_turn(monkeypatch: pytest.MonkeyPatch, programs: int, causal: bool) -> None:
-    """Of five heads and 300 queries: three tiles of each head."""
+    """Five heads of 300 queries have three tiles each."""
     names = gluon_threads.translated(attention_hopper)
     monkeypatch.setattr(gluon_threads.OWN, "programs", programs, raising=False)
     made = [[] for _ in range(programs)]

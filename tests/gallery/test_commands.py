@@ -1,4 +1,4 @@
-"""The gallery's commands: what they print, write and refuse."""
+"""The gallery's commands: their output, files and refusals."""
 
 import dataclasses
 import json
@@ -107,7 +107,7 @@ def test_run_fails_where_an_error_is_too_large() -> None:
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times where there is no GPU to take them on: 1,000 µs for ours, 2,000 for torch, of 4,000 bytes at 8 MB/s."""
+    """Made-up times in place of a GPU's: 1,000 µs for ours, 2,000 for torch, of 4,000 bytes at 8 MB/s."""
 
     def times(exhibit: Exhibit, arguments: Any, calls: Any, rounds: int = 1, *, backward: bool = False) -> Any:
         for call in calls.values():

@@ -1,4 +1,4 @@
-"""The entries of exhibits: what they hold, how they are written, and the model in them, in this process."""
+"""The entries of exhibits: their contents, their writing, and their model, in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from triton_regressors.kernels.format.digests import file_digests
 
 
 class FakeError(str):
-    """What a refused request is answered with: its sentence."""
+    """The answer to a refused request: its sentence."""
 
     INVALID_ARG = INTERNAL = None
 
@@ -44,7 +44,7 @@ class FakeTensor:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The backend's model class in this process: what joins cannot be seen through a server."""
+    """The backend's model class in this process: joined requests cannot be seen through a server."""
     utils = types.ModuleType("triton_python_backend_utils")
     utils.Tensor, utils.TritonError = FakeTensor, FakeError
     utils.InferenceResponse = lambda output_tensors, error=None: error or output_tensors[0].tensor
@@ -89,7 +89,7 @@ def test_rows_of_one_length_are_one_launch(in_process: Any) -> None:
 
 
 def imported(node: ast.AST) -> Iterator[str]:
-    """Yield the modules that code imports when it runs, those for its types left out."""
+    """Yield the modules that code imports when it runs, without those for its types."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.Import):

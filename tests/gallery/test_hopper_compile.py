@@ -1,4 +1,4 @@
-"""The attention kernels for Hopper compile, and to code that does what they are written for."""
+"""The attention kernels for Hopper compile, to code that keeps their promises."""
 
 import os
 import subprocess

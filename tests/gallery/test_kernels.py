@@ -37,7 +37,7 @@ TUNED = [
 ]
 STEP, ALLOWED = 4e-3, {"atol": 1e-3, "rtol": 1e-2}
 MOST_ELEMENTS = 600
-"""Of arguments whose gradients are compared with differences, which takes two calls for each."""
+"""The most elements of arguments whose gradients are compared with differences, two calls for each element."""
 
 
 def smallest(exhibit: Exhibit, device: torch.device) -> Arguments:
@@ -72,7 +72,7 @@ def test_gradients_are_the_reference_s(exhibit: Exhibit, way: str, dtype: torch.
 
 @pytest.mark.parametrize(("exhibit", "way"), [c for c in IN_FLOAT32 if c.values[0].differentiable])
 def test_gradients_are_what_the_answers_change_by(exhibit: Exhibit, way: str, device: torch.device) -> None:
-    """Of every argument: fast mode's one random direction does not notice a gradient that is 1.5 times as large."""
+    """Every element is checked: fast mode's one random direction does not notice a gradient 1.5 times too large."""
     arguments = smallest(exhibit, device)
     assert elements(arguments) <= MOST_ELEMENTS, "give the exhibit a smaller size"
     with warnings.catch_warnings():
@@ -84,7 +84,7 @@ def test_gradients_are_what_the_answers_change_by(exhibit: Exhibit, way: str, de
 def test_every_choice_gives_the_answer(
     exhibit: Exhibit, kernel: Any, place: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the last size that launches the kernel, in the first type that the choice does not refuse.
+    """The last size that launches the kernel is taken, in the first type that the choice does not refuse.
 
     By itself the interpreter takes the first choice, and a GPU the fastest.
     """
@@ -111,7 +111,7 @@ def test_every_choice_gives_the_answer(
 
 @pytest.mark.parametrize(("exhibit", "way"), IN_FLOAT32)
 def test_torch_takes_it_for_an_operator_of_its_own(exhibit: Exhibit, way: str, device: torch.device) -> None:
-    """Schema, gradients, shapes without contents, and what torch.compile makes of it, with dynamic shapes."""
+    """Schema, gradients, shapes without contents, and torch.compile with dynamic shapes are checked."""
     call = exhibit.ways[way]
     if isinstance(call, CustomOpDef):
         opcheck(call, smallest(exhibit, device))

@@ -1,4 +1,4 @@
-"""Layer normalisation: rows of any shape, kept in registers or read twice, and what it refuses."""
+"""Layer normalisation: rows of any shape, kept in registers or read twice, and its refusals."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def largest_error(found: torch.Tensor, truth: torch.Tensor) -> float:
 def test_answer_and_gradients_are_float64_s(
     wide: None, device: torch.device, rows: int, width: int, offset: float, seed: int, dtype: torch.dtype
 ) -> None:
-    """An offset cancels in the mean of squares; here it costs the bits that x itself has lost."""
+    """An offset cancels in the mean of squares; here it costs only the bits that x itself has lost."""
     torch.manual_seed(seed)
     x = (torch.randn(rows, width, device=device) + offset).to(dtype).requires_grad_()
     w, b = torch.randn(2, width, device=device, dtype=dtype).unbind()

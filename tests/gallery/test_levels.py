@@ -27,7 +27,7 @@ OPERATIONS = (layer_norm, linear, attention, messages, polynomial)
 @pytest.fixture(autouse=True)
 def _without_gradients() -> Iterator[None]:
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # what is so small keeps several waiting for each other
+    torch.set_num_threads(1)  # on sizes so small, several threads would wait for each other
     torch.manual_seed(7)
     with torch.inference_mode():
         yield

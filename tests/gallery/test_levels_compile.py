@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    """Compile for compute capability 9.0 what subjects launch, each kernel's last choice, and print the kernels."""
+    """Compile each kernel that subjects launch for compute capability 9.0, in its last choice, and print them."""
     from gallery.levels.parts import IN_TRITON_LANGUAGE
     from gallery.levels.subjects import SUBJECTS
     from tests.gallery.gpu_compile import SHARED_BYTES, compile_for, recorded

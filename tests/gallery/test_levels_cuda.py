@@ -1,6 +1,6 @@
 """The sources of the level CUDA C++ without a GPU: compiled for the CPU, where threads take turns; see cuda_on_cpu/.
 
-What only a GPU has, copies in the background and products of tensor cores, is there a function that does the same.
+Features of a GPU alone, copies in the background and products of tensor cores, are equivalent functions there.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ TYPES = [torch.bfloat16, torch.float32]
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The five functions, of the very sources but for how a kernel is launched and has its shared memory."""
+    """The five functions, from the very sources except for the launch and the shared memory of kernels."""
     if shutil.which("g++") is None:
         pytest.skip("there is no g++")
     folder = tmp_path_factory.mktemp("cuda_on_cpu")

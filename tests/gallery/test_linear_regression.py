@@ -1,4 +1,4 @@
-"""Linear regression trained by our kernels ends where least squares does; what it and the weighted sum refuse."""
+"""Linear regression trained by our kernels ends at least squares; refusals of it and of the weighted sum."""
 
 import pytest
 import torch

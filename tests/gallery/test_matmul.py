@@ -1,4 +1,4 @@
-"""Matrix products and convolution: any shape, strides and type, their gradients, and what they refuse."""
+"""Matrix products and convolution: any shape, strides and type, their gradients, and their refusals."""
 
 from collections.abc import Callable
 from typing import Any
@@ -123,7 +123,7 @@ def test_gradients_are_the_reference_s(module, way, size, dtype, device) -> None
 
 @pytest.mark.filterwarnings("ignore:Input .* is not a double precision:UserWarning")
 def test_gradients_are_the_differences(device) -> None:
-    """All is linear in each argument, ReLU away from zero too, so that steps may be large enough for float32."""
+    """Everything is linear in each argument, also ReLU away from zero, so steps may be large enough for float32."""
     torch.manual_seed(5)
     check = {"eps": 0.05, "atol": 1e-3, "rtol": 1e-3}
     a, b = (torch.randn(*shape, device=device).clamp(-1, 1).requires_grad_() for shape in ((4, 3), (3, 8)))
@@ -175,7 +175,7 @@ def test_nan_goes_through_relu(device) -> None:
 
 
 def test_an_infinite_weight_stays_with_its_channel(device) -> None:
-    """A box reaches beyond the last channel, where the next tap's would be: 0 · ∞ must not come of it."""
+    """A box reaches beyond the last channel, into the next tap: 0 · ∞ must not arise there."""
     x = channels_last(torch.ones((), dtype=torch.float16, device=device), 1, 8, 4, 4).fill_(1.0)
     w = torch.ones(8, 8, 2, 2, dtype=torch.float16, device=device)
     w[0, 3, 1, 0] = float("inf")

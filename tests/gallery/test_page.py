@@ -1,4 +1,4 @@
-"""The pages of committed results say what the results say."""
+"""The pages of committed results agree with the results."""
 
 from gallery import page
 

@@ -1,4 +1,4 @@
-"""The pictures of docs/gallery.md are what the generator draws, and lie on their cards."""
+"""The pictures of docs/gallery.md are the generator's, and lie on their cards."""
 
 import re
 from xml.etree import ElementTree
@@ -47,7 +47,7 @@ def test_nothing_lies_outside_the_card(name: str) -> None:
 
 
 def least_width(text: ElementTree.Element) -> float:
-    """Return how wide a text is, about, in a wide font: six tenths of its size for each character."""
+    """Return a text's rough width in a wide font: six tenths of its size for each character."""
     return 0.6 * float(text.get("font-size", "nan")) * len(text.text or "")
 
 

@@ -1,4 +1,4 @@
-"""Pooling, the dot product and softmax: any shape and type, what is no number, and in which order is summed."""
+"""Pooling, the dot product and softmax: any shape and type, NaN and infinity, and the order of sums."""
 
 import math
 
@@ -16,13 +16,13 @@ FEW = settings(max_examples=25)
 
 
 def in_fours(length: int, window: int, stride: int, padding: int) -> bool:
-    """Whether both a row of x and one of the answer are of fours, of which the kernel takes another way."""
+    """Return whether both a row of x and one of the answer are in fours, for which the kernel takes another path."""
     return length % 4 == 0 and ((length + 2 * padding - window) // stride + 1) % 4 == 0
 
 
 @st.composite
 def poolings(draw: st.DrawFn) -> tuple[torch.Tensor, list[int], list[int], list[int], str]:
-    """Return what a pooling takes: one or two dimensions, each with a window that fits; half of them in fours."""
+    """Return a pooling's arguments: one or two dimensions, each with a window that fits; half of them in fours."""
     dimensions = draw(st.integers(1, 2))
     window = [draw(st.integers(1, 5)) for _ in range(dimensions)]
     stride = [draw(st.integers(1, 6)) for _ in range(dimensions)]
@@ -69,14 +69,14 @@ def test_pooling_of_fours_that_begin_at_no_address_of_four() -> None:
 def test_dot(x: torch.Tensor, y_seed: int) -> None:
     x = x.flatten().abs()
     y = torch.rand(len(x), generator=torch.Generator().manual_seed(y_seed)).to(DEVICE, x.dtype)
-    x = x / max(len(x), 1) ** 0.5  # the sum of many is not to exceed float16
+    x = x / max(len(x), 1) ** 0.5  # so that the sum of many stays within float16
     for way in (dot, atomic_dot):
         assert_near(way(x, y), (x.double() * y.double()).sum())
 
 
 @pytest.mark.gpu
 def test_two_stages_give_the_same_bits_in_every_call() -> None:
-    """In the interpreter programs end in one order, in which atomic additions too give the same bits."""
+    """In the interpreter programs end in one order, so that even atomic additions give the same bits."""
     x, y = (torch.randn(2**24, device=DEVICE) for _ in range(2))
     assert len({float(dot(x, y)) for _ in range(200)}) == 1
 

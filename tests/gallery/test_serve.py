@@ -1,4 +1,4 @@
-"""Exhibits behind the real Triton server: what they answer and what they refuse, and the commands around them."""
+"""Exhibits behind the real Triton server: their answers and refusals, and the commands around them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def connection(request: pytest.FixtureRequest, server: TritonServer) -> Iterator
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_served_exhibit_answers_as_its_reference(connection: Connection, name: str) -> None:
-    few = None if connection.protocol == "grpc" else 3  # the interpreter takes its time
+    few = None if connection.protocol == "grpc" else 3  # the interpreter is slow
     rows = list(islice(check(connection, name, timed=False), few))
     assert len(rows) >= 3
     assert not [row for row in rows if not row.agrees]

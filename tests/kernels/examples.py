@@ -1,10 +1,10 @@
-"""How many examples hypothesis draws for a test of kernels, the same in every run."""
+"""The number of examples that hypothesis draws for a test of kernels, the same in every run."""
 
 from hypothesis import HealthCheck, settings
 
 
 def examples(count: int) -> settings:
-    """Return the settings of a test that draws so many examples; its fixtures are the same for each."""
+    """Return the settings of a test that draws a number of examples; its fixtures are the same for each."""
     return settings(
         max_examples=count,
         derandomize=True,

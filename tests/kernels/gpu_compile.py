@@ -1,7 +1,7 @@
 """Compiles every kernel launch of every op for a GPU, without one: `python -m tests.kernels.gpu_compile [PARTS]`.
 
 The interpreter accepts Python that the Triton language's compiler does not. Launches are recorded instead of run, and
-each is compiled to machine code for compute capabilities 7.5, 8.0 and 9.0, from float32 to float32 as on a plan's only
+each is compiled to machine code for compute capabilities 7.5, 8.0 and 9.0, from float32 to float32 as in a plan's only
 step, and for 9.0 from float64 to float64 as between steps. Every shape of the table of launch shapes is compiled for
 the GPU that it was measured on. None may take more shared memory than there is. TRITON_INTERPRET must not be set.
 
@@ -64,11 +64,11 @@ POINTERS = {
 }
 TARGETS = (75, 80, 90)
 SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024}
-"""How much shared memory a program has on every GPU from one capability up to the next: 8.6 has less than 8.0."""
+"""Shared memory of a program on every GPU from one capability up to the next: 8.6 has less than 8.0."""
 
 ROWS = 100
 OTHER_ROWS = (1, 1000)
-"""Batches for which searches in groups and whatever is by digits launch other kernels, or others of their shapes."""
+"""Batches for which searches in groups and operations in digits launch other kernels or shapes."""
 
 
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
@@ -144,7 +144,7 @@ def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, 
 
 
 def signature_of(kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what tells one compilation from another."""
+    """Return the key that tells one compilation from another."""
     constant = {p.name for p in kernel.params if p.is_constexpr}
     kinds = [
         value.dtype if isinstance(value, torch.Tensor) else value if name in constant else type(value)
@@ -198,7 +198,7 @@ def on_hopper() -> Iterator[Launch]:
             ((9, 20, 150, 33), 2.0, "exp"),
         )
     ]
-    networks[1].weights[:20] = 0  # of a feature that is not looked at
+    networks[1].weights[:20] = 0  # a feature that is not used
     with mock.patch.object(int8_fused, "has_warp_groups", return_value=True):
         for network, dtype in zip(networks, (torch.float32, torch.float64), strict=True):
             for launch in record(network, [network.widths[0]], dtype, rows=int8_fused.MANY_ROWS):
@@ -209,7 +209,7 @@ def on_hopper() -> Iterator[Launch]:
 
 
 def of_few_rows() -> Iterator[Launch]:
-    """Yield sums over points of one row: what prepares it itself, and the blocks that GPUs of 9.0 have for few rows."""
+    """Yield sums over points of one row: kernels that prepare the row, and the blocks of GPUs of 9.0 for few rows."""
     answers = {"capability": lambda device: "9.0", "shared_memory": lambda device: SHARED_BYTES[TARGETS[-1]]}
     with mock.patch.multiple(pairwise_affine, **answers):
         for features, precision in (
@@ -226,7 +226,7 @@ def of_few_rows() -> Iterator[Launch]:
 
 
 def of_wide_distances() -> Iterator[Launch]:
-    """Yield sums and matrices of Matern 1/2 of many features, in the blocks that each GPU has the shared memory for."""
+    """Yield sums and matrices of Matern 1/2 of many features, in blocks that fit each GPU's shared memory."""
     for target, capability in ((80, ""), (90, "9.0")):
         shared = SHARED_BYTES[target] - RESERVED_BYTES
         answers = {"capability": lambda device, c=capability: c, "shared_memory": lambda device, s=shared: s}
@@ -240,7 +240,7 @@ def of_wide_distances() -> Iterator[Launch]:
 
 
 def bounded_for_few_rows() -> Iterator[Launch]:
-    """Yield searches that few rows get among many points, by bounds of parts; fewer points stand for them."""
+    """Yield searches for few rows among many points, by bounds of parts; fewer points stand for the many."""
     listed, search.LISTED = search.LISTED, dict.fromkeys(search.LISTED, 0)
     try:
         for name, capability, rows in (
@@ -263,13 +263,13 @@ BY_DIGITS = (
     "sums_of_pairs_kernel",
 )
 BY_SHARED_MEMORY = ("resident_layers_kernel", "sums_of_pairs_kernel")
-"""Kernels that a GPU gets, or whose shape it gets, where it has the shared memory."""
+"""Kernels that a GPU gets, or whose shape it gets, only with enough shared memory."""
 
 
 def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments: dict[str, Any]) -> list[int]:
-    """Return the ones to compile for: the oldest that gets a launch, which has the least shared memory.
+    """Return the capabilities to compile for: the oldest that gets a launch, which has the least shared memory.
 
-    Kernels with a constant for matrix units are others before 8.0 and from there on.
+    Kernels with a constant for matrix units differ before 8.0 and from 8.0 on.
     """
     if needs_matrix_units(kernel, arguments):
         return capabilities[-1:]
@@ -277,12 +277,12 @@ def capabilities_of(capabilities: list[int], kernel: JITFunction[Any], arguments
 
 
 def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> bool:
-    """Return whether a launch is one that a GPU of capability 7.5 does not get."""
+    """Return whether a GPU of capability 7.5 never gets a launch."""
     return arguments.get("WAY") == "digits" or kernel.__name__ in BY_DIGITS
 
 
 def in_parts() -> Iterator[Launch]:
-    """Yield sums of trees that are made in parts, for which the other trees are too few."""
+    """Yield sums of trees in parts: the other ensembles have too few trees for them."""
     operation, widths = OPERATIONS["many trees"]
     with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
         for launch in record(operation, list(widths)):
@@ -290,7 +290,7 @@ def in_parts() -> Iterator[Launch]:
 
 
 def of_many_rows() -> Iterator[Launch]:
-    """Yield sums of symmetric trees as many rows get them, in parts and whole."""
+    """Yield sums of symmetric trees for many rows, in parts and whole."""
     with mock.patch.object(symmetric_sum, "FEW", 0):
         for name in ("symmetric trees", "symmetric trees of many depths", "symmetric trees float64"):
             operation, widths = OPERATIONS[name]
@@ -300,7 +300,7 @@ def of_many_rows() -> Iterator[Launch]:
 
 
 def gathered() -> Iterator[Launch]:
-    """Yield what brings the rows of requests to a GPU."""
+    """Yield launches that bring the rows of requests to a GPU."""
     for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
         gathering = Gathering(8, nan_columns, dtype, torch.device("cpu"))
         target = torch.empty(ROWS, 8, dtype=getattr(torch, dtype))
@@ -309,7 +309,7 @@ def gathered() -> Iterator[Launch]:
 
 
 def resident() -> Iterator[Launch]:
-    """Yield what reads rows that lie in a GPU's memory, a few in a graph and many, and answers there."""
+    """Yield launches that read rows in a GPU's memory, few in a graph and many, and answer there."""
     plan = Plan(8, (Step(Affine(np.ones((8, 1)), np.zeros(1)), ("X",), "v0"),), {"y": "v0"})
     for dtype, nan_columns in itertools.product(("float32", "float64"), ((), (3,))):
         kind, device = getattr(torch, dtype), torch.device("cpu")
@@ -331,21 +331,21 @@ def tabled() -> Iterator[Launch]:
 
 
 def fault(launch: Launch) -> str:
-    """Return what is wrong with the machine code of a launch, or nothing."""
+    """Return the fault of a launch's machine code, or nothing."""
     capability, kernel, arguments, options = launch
     compiled = compile_for(capability, kernel, arguments, options)
     if not compiled.asm["cubin"]:
         return f"{kernel.__name__} gave no machine code for {capability}"
     shared, most = compiled.metadata.shared, SHARED_BYTES[max(known for known in SHARED_BYTES if known <= capability)]
-    by_memory = kernel.__name__ in BY_SHARED_MEMORY or arguments.get("WAY") == "digits"  # whose shape is chosen by it
-    of_distances = arguments.get("METRIC") == "euclidean" and arguments.get("PROFILE") == "exp"  # in each GPU's shape
+    by_memory = kernel.__name__ in BY_SHARED_MEMORY or arguments.get("WAY") == "digits"  # which chooses its shape
+    of_distances = arguments.get("METRIC") == "euclidean" and arguments.get("PROFILE") == "exp"  # likewise
     if shared > most and (of_distances or not by_memory):
         return f"{kernel.__name__} takes {shared:,} bytes of shared memory, and there are {most:,} on {capability}"
     return ""
 
 
 def compile_part(known: Sequence[Launch], part: int, parts: int) -> dict[str, Any]:
-    """Compile every `parts`-th launch from the number `part` on, and return what was compiled and what is wrong."""
+    """Compile every `parts`-th launch from the number `part` on, and return the compiled launches and their faults."""
     own = known[part::parts]
     return {
         "launches": len(own),
@@ -356,7 +356,7 @@ def compile_part(known: Sequence[Launch], part: int, parts: int) -> dict[str, An
 
 
 def main() -> int:
-    """Compile all launches, or each part that is asked for, and print what was compiled."""
+    """Compile all launches, or each part that is asked for, and print them."""
     known = launches()
     if sys.argv[1:]:
         for line in sys.stdin:

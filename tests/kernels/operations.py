@@ -148,7 +148,7 @@ def run_kernel(
     *,
     pinned: bool = False,
 ) -> np.ndarray:
-    """Launch the kernel, with inputs as they are, in pinned memory if asked for, and an output of that dtype.
+    """Launch the kernel, with the inputs unchanged, in pinned memory if asked for, and an output of that dtype.
 
     Past the last row the inputs are NaN and the output must stay as it was.
     """
@@ -175,7 +175,7 @@ def run_reference(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def magnitude(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sum of the absolute values of what the operation sums: rounding errors are a share of it."""
+    """Return the sum of the summands' absolute values: rounding errors are a share of it."""
     changes = {name: -np.abs(a) if name == "shift" else np.abs(a) for name, a in op.arrays()}
     if "function" in op.attributes():
         changes["function"] = "identity"
@@ -183,7 +183,7 @@ def magnitude(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def summands(op: Operation) -> int:
-    """Return about how many numbers are added up for one output."""
+    """Return roughly how many numbers are added up for one output."""
     return max((array.shape[-2] if name == "weight" else array.shape[-1] for name, array in op.arrays()), default=1)
 
 

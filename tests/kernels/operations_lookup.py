@@ -11,7 +11,7 @@ from triton_regressors.kernels.plan.plan import Operation
 def lookup(
     width: int, counts: list[int], targets: int = 0, seed: int = 0, function: str = "identity", grid: float = 0.25
 ) -> Lookup:
-    """Return lookups with so many keys each, multiples of `grid`; `targets` columns summed, or none summed."""
+    """Return lookups with these numbers of keys, multiples of `grid`; `targets` columns are summed, or none."""
     rng = np.random.default_rng(seed)
     keys = [np.sort(rng.permutation(4 * count + 1)[:count] - 2 * count) * grid for count in counts]
     table = rng.standard_normal((sum(counts) + 2 * len(counts), max(targets, 1)))

@@ -17,7 +17,7 @@ from triton_regressors.kernels.ops.neighbors.tree_neighbors import TreeNeighbors
 from triton_regressors.kernels.plan.plan import Operation
 
 COUNTING = ("hamming", *BOOLEAN_METRICS)
-"""The metrics that ask whether numbers are equal."""
+"""The metrics that compare numbers for equality."""
 
 
 def drawn_points(points: int, features: int, seed: int = 0, missing: float = 0.0) -> np.ndarray:
@@ -62,7 +62,7 @@ def tree_neighbors(
     places: np.ndarray | None = None,
     **options: Any,
 ) -> TreeNeighbors:
-    """Return an operation with scikit-learn's tree over whole numbers, of which many are equally near."""
+    """Return an operation with scikit-learn's tree over whole numbers, many of them equally near."""
     rng = np.random.default_rng(seed)
     places = rng.integers(0, 4, (points, features)).astype(np.float64) if places is None else places
     power = {"p": p} if metric == "minkowski" else {}
@@ -81,14 +81,14 @@ def radius_neighbors(
 
 
 def radius_in_groups(radius: float) -> RadiusNeighbors:
-    """Return an operation on a grid, of whose groups of points few lie within a small radius."""
+    """Return an operation on a grid: few of its groups of points lie within a small radius."""
     points = np.stack(np.divmod(np.arange(3300.0), 33), axis=1) / 33
     targets = np.random.default_rng(1).standard_normal((3300, 2))
     return RadiusNeighbors(points, targets, np.ones(2), np.array([5.0, -7.0]), radius, weights="distance")
 
 
 def radius_by_products(features: int, points: int, radius: float, outputs: int = 1, seed: int = 0) -> RadiusNeighbors:
-    """Return an operation whose points are decided about by matrix products."""
+    """Return an operation that chooses points by matrix products."""
     rng = np.random.default_rng(seed)
     places, targets = rng.standard_normal((points, features)), rng.standard_normal((points, outputs))
     empty = np.where(np.arange(outputs) % 2 == 0, 5.0, -7.0)
@@ -160,4 +160,4 @@ IN_GROUPS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "neighbor_graph in groups": (neighbor_graph(2, 1100, n_neighbors=3), (2,)),
     "barycenter in groups": (barycenter(2, 1100, 3), (2,)),
 }
-"""Of points enough that a search goes by groups, in which the interpreter takes its time for each row."""
+"""Operations with enough points for a search in groups, which is slow for each row in the interpreter."""

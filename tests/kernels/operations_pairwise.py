@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
 
 
 def pairwise(name: str, features: int, points: int, seed: int = 0) -> Pairwise:
-    """Return the function of that name with drawn points; for chi2 nothing is negative but what the rows bring."""
+    """Return the function of that name with drawn points; for chi2 no point is negative, and rows may be."""
     rng = np.random.default_rng(seed)
     fields = dict(FUNCTIONS[name])
     if fields["profile"] == "table":  # drawn polynomials from 2⁻⁵² to 2³: past that the function is zero

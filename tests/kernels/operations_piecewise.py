@@ -12,7 +12,7 @@ from triton_regressors.kernels.plan.plan import Operation
 
 
 def piecewise(width: int, outputs: int, knots: int, degree: int, seed: int = 0, nan_is_zero: bool = False) -> Piecewise:
-    """Return functions with up to that many knots; a part of the columns have fewer."""
+    """Return functions with up to that many knots; some columns have fewer."""
     rng = np.random.default_rng(seed)
     places = np.sort(rng.standard_normal((outputs, knots)).astype(np.float32).astype(np.float64), axis=1)
     fewer = np.arange(knots) >= rng.integers(1, knots + 1, outputs)[:, None]
@@ -30,7 +30,7 @@ def piecewise_affine(
 
 
 def power(width: int, method: str, inverse: bool = False, seed: int = 0) -> Power:
-    """Return transforms among which are those with a logarithm."""
+    """Return transforms, some of them with a logarithm."""
     lambdas = np.random.default_rng(seed).uniform(-2, 3, width)
     lambdas[: min(width, 3)] = [0.0, 2.0, 1.0][: min(width, 3)]
     return Power(lambdas, 2 - lambdas, method, inverse)

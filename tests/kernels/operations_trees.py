@@ -29,8 +29,8 @@ def tree_ensemble(
 ) -> TreeEnsemble:
     """Return drawn trees: a node at `depth` is a leaf, and one above it with probability `stop`.
 
-    Where there are `sets`, half of the nodes ask for a category; a standard normal number is 0, 1 or none of them. They
-    have `32 * words - 1` categories.
+    If there are `sets`, half of the nodes ask for a category, among `32 * words - 1` categories; a standard normal
+    number is category 0, category 1 or none of them.
     """
     rng = np.random.default_rng(seed)
     feature, child, roots, leaves = [], [], [], 0
@@ -91,7 +91,7 @@ def symmetric_trees(
     questions: int = 40,
     **options: object,
 ) -> SymmetricTrees:
-    """Return drawn symmetric trees of these depths, which ask some of so many questions."""
+    """Return drawn symmetric trees of these depths, which ask some of a number of questions."""
     rng, depth = np.random.default_rng(seed), np.array(depths, dtype=np.int32)
     return SymmetricTrees(
         rng.integers(0, features, questions).astype(np.int32),
@@ -106,7 +106,7 @@ def symmetric_trees(
 
 
 def linear_leaves(features: int, leaves: int, terms: int, seed: int = 0) -> LinearLeaves:
-    """Return drawn leaves of at most so many terms, which are features of their own in each leaf."""
+    """Return drawn leaves with a largest number of terms; each leaf has features of its own."""
     rng = np.random.default_rng(seed)
     feature = rng.permuted(np.tile(np.arange(features, dtype=np.int32), (leaves, 1)), axis=1)[:, :terms]
     held = np.arange(feature.shape[1]) < rng.integers(0, feature.shape[1] + 1, leaves)[:, None]

@@ -1,4 +1,4 @@
-"""Versions, and their files as they were exported."""
+"""Versions, and their files unchanged since the export."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def refusal(version: Path) -> str:
 
 
 def flip(path: Path, byte: int, bit: int = 0) -> None:
-    """Flip it in its place: a file that is written anew is brought to the disk when it is closed."""
+    """Flip it in place: a rewritten file is brought to the disk when it is closed."""
     with path.open("r+b") as file:
         place = file.seek(byte, os.SEEK_SET if byte >= 0 else os.SEEK_END)
         (old,) = file.read(1)
@@ -392,7 +392,7 @@ IMPORTED = "import sys, types; sys.modules['triton_python_backend_utils'] = type
     [("entry", ("torch", "triton", "triton_regressors.kernels.format.inputs")), ("backend", ("triton",))],
 )
 def test_what_is_not_imported_too_early(module: str, absent: tuple[str, ...]) -> None:
-    """Clients read entries without torch, and TRITON_INTERPRET is set, and files are checked, before the rest."""
+    """Clients read entries without torch; TRITON_INTERPRET is set and files are checked before all else."""
     check = f"sys.exit(str(sys.modules.keys() & set({absent!r}) or ''))"
     program = IMPORTED.format(f"triton_regressors.kernels.{module}", check)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -17,13 +17,13 @@ ROOT = Path(__file__).parents[2]
 KERNELS = Path(plan_module.__file__).parents[1]
 COMPILES = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
 PARTS = 16
-"""The number of parts. One takes about 20 s of a processor where no compiled kernel is cached."""
+"""The number of parts. One takes about 20 s of a processor if no compiled kernel is cached."""
 Part = Callable[[int], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def part() -> Iterator[Part]:
-    """part(number): what a process that compiles kernels says of one part of the launches.
+    """part(number) returns the report of a process that compiles one part of the launches.
 
     One process answers for several parts, since importing and recording the launches takes as long as a part.
     """

@@ -36,7 +36,7 @@ offsets = st.sampled_from([0.0, 1.0, -300.0, 10_000.0])
 
 
 def check(op: Operation, arrays: list[np.ndarray], device: torch.device) -> None:
-    """Within what float64 (float32) sums themselves lose, and half a unit in the last place where that is rounded.
+    """Demand answers within the error of float64 (float32) sums, and half a unit in the last place if rounded.
 
     A sum of n terms in precision ε is off by at most about n · ε of the sum of their magnitudes.
     """
@@ -108,7 +108,7 @@ def test_concatenate(device: torch.device, widths: list[int], rows: int, seed: i
 
 
 def test_matrices_of_both_dtypes_are_put_side_by_side(device: torch.device) -> None:
-    """A plan's input is float32, what steps make of it float64, and so is the step that puts them side by side."""
+    """A plan's input is float32, results of steps are float64, and so is the step that puts them side by side."""
     x, y = inputs_for([3, 4], 50)
     double = y.astype(np.float64) / 3
     found = run_kernel(Concatenate(), [x, double], device, torch.float64)
@@ -164,9 +164,9 @@ MANY_ROWS_A_PROGRAM = (
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_row_bits_do_not_depend_on_the_batch(engine: str, device: torch.device, name: str) -> None:
-    """On 1,000 rows; through the interpreter, which takes 5 ms for a program, on 130 where programs hold few rows.
+    """The batch has 1,000 rows; 130 in the interpreter, which takes 5 ms a program, if programs hold few rows.
 
-    Of trees, a program holds more rows from 512 on.
+    Programs of trees hold more rows from 512 on, so the interpreter gets 600.
     """
     op, widths = OPERATIONS[name]
     of_trees = 600 if op.kind() in ("symmetric_trees", "tree_ensemble") else 130
@@ -187,12 +187,12 @@ def test_rows_across_the_bus_give_the_same_bits(name: str, dtype: type) -> None:
 
 @pytest.mark.parametrize("name", [name for name, (op, _) in OPERATIONS.items() if op.passes_on_not_finite()])
 def test_what_is_not_finite_is_passed_on(device: torch.device, name: str) -> None:
-    """Whatever a row holds beside it: then a search of the output finds it."""
+    """It does so whatever the row holds beside it: a search of the output then finds it."""
     op, (width,) = OPERATIONS[name]
     (X,) = inputs_for([width], 3 * width)
     for number, value in enumerate((np.nan, np.inf, -np.inf)):
         X[np.arange(number * width, (number + 1) * width), np.arange(width)] = value
-    X[:, 0] = np.where(np.isfinite(X[:, 0]), -np.inf, X[:, 0])  # what infinities add up to is not finite either
+    X[:, 0] = np.where(np.isfinite(X[:, 0]), -np.inf, X[:, 0])  # a sum of infinities is not finite either
     for found in (run_kernel(op, [X], device), run_reference(op, [X])):
         assert not np.isfinite(found).any()
 
@@ -302,7 +302,7 @@ def test_affine_does_not_look_at_features_without_weight(device: torch.device, f
 
 
 EXTENDS = {"neighbors.tree_neighbors": "neighbors"}
-"""Operations that are another one of their family with something more, which they hold as a subclass."""
+"""Operations that extend another one of their family, as subclasses of it."""
 
 
 def test_no_operation_imports_another_one() -> None:

@@ -1,4 +1,4 @@
-"""Memory that is used again is free: nothing lies over it any more."""
+"""Reused memory is free: no array lies over it any more."""
 
 import numpy as np
 

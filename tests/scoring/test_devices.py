@@ -1,4 +1,4 @@
-"""Which GPU a process of a run takes, how much it is given at once, and that rows get there however they lie."""
+"""The GPU of each process of a run, the rows that it gets at once, and their way there from any layout."""
 
 import multiprocessing
 import os

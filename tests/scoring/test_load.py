@@ -1,4 +1,4 @@
-"""`tr.load`: rows as any library holds them, answers where they were, the same bits however they come."""
+"""`tr.load`: rows from any library, answers on the rows' device, and the same bits from any form of rows."""
 
 import mmap
 import os
@@ -31,7 +31,7 @@ X = np.random.default_rng(0).normal(size=(3000, 3)).astype(np.float32)
 
 
 class Library:
-    """A library of arrays that has nothing but DLPack."""
+    """A library of arrays with DLPack alone."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor, self.asked = tensor, dict[str, Any]()
@@ -45,14 +45,14 @@ class Library:
 
 
 class WithNamespace(Library):
-    """One of which arrays can be made."""
+    """A library that also makes arrays."""
 
     def __array_namespace__(self) -> Any:
         return SimpleNamespace(from_dlpack=lambda given: WithNamespace(torch.from_dlpack(given)))
 
 
 class Locked(Library):
-    """One that hands nothing out."""
+    """A library that hands nothing out."""
 
     def __dlpack__(self, **_: Any) -> Any:
         raise BufferError("it is locked")
@@ -109,7 +109,7 @@ def test_rows_of_any_library_have_one_answer(risk: tr.Model) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int64", "bool"])
 def test_tensors_are_answered_where_they_are(risk: tr.Model, dtype: str) -> None:
-    """In every type, shape, order and offset in memory, and as a mapping of the input's name or of columns."""
+    """Rows come in every type, shape, order and offset in memory, and as a mapping by input or by column."""
     rows = torch.from_numpy(X * 3).to(getattr(torch, dtype)).to(place(risk))
     wanted = risk.predict(rows.cpu().to(torch.float64).numpy())
     for given in (rows, rows.T.contiguous().T, {"X": rows}, torch.nn.functional.pad(rows, (1, 2))[:, 1:4]):
@@ -139,7 +139,7 @@ def test_dlpack_goes_in_and_out(risk: tr.Model, kind: type[Library]) -> None:
 
 @pytest.mark.parametrize("rows", [1, 40, 3000])
 def test_rows_as_the_model_reads_them_and_rows_that_only_look_so(risk: tr.Model, rows: int) -> None:
-    """The short way is for contiguous rows of the input's type; the first call of a size, and any other one, agree."""
+    """The short path is for contiguous rows of the input's type; the first call of a size and all later ones agree."""
     given = torch.from_numpy(np.resize(X, (rows, 3))).to(place(risk))
     wanted = risk.predict(given.double()).cpu().numpy()
     alike: list[Any] = [given, torch._neg_view(-given), torch.nn.Parameter(given, requires_grad=False)]
@@ -155,7 +155,7 @@ def test_rows_as_the_model_reads_them_and_rows_that_only_look_so(risk: tr.Model,
             place(risk),
             wanted.tobytes(),
         )
-    found[1].fill_(0)  # which is nobody else's
+    found[1].fill_(0)  # which nobody shares
     assert risk.predict(given).cpu().numpy().tobytes() == found[2].cpu().numpy().tobytes() == wanted.tobytes()
     array = given.cpu().numpy().copy()
     array.flags.writeable = False
@@ -169,7 +169,7 @@ def test_rows_as_the_model_reads_them_and_rows_that_only_look_so(risk: tr.Model,
 
 
 def test_an_entry_of_an_earlier_release_gives_the_same_bits(risk: tr.Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no short way for rows as they lie."""
+    """It has no short path for contiguous rows."""
     rows = torch.from_numpy(X[:40]).to(place(risk))
     asks: list[Any] = [X[:40], rows, pd.DataFrame(X[:40], columns=NAMES)]
     wanted = [risk.predict(each) for each in asks for _ in range(2)]
@@ -187,7 +187,7 @@ def test_an_entry_of_an_earlier_release_gives_the_same_bits(risk: tr.Model, monk
 def test_a_system_that_gives_no_shared_memory_computes_the_same(
     entries: Path, stands_in_the_way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An instance then tells nobody since when it computes."""
+    """An instance then publishes no start time of its computing."""
     words, asked = pd.DataFrame(X[:5], columns=NAMES).assign(city="Ulm"), []
     wanted = tr.load(entries / "words", device="cpu").predict(words)
 
@@ -204,7 +204,7 @@ def test_a_system_that_gives_no_shared_memory_computes_the_same(
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [1, 700, 200_000])
 def test_cupy_gets_its_own_arrays(entries: Path, rows: int) -> None:
-    """On CuPy's current stream, which torch waits for, and torch's, which CuPy then waits for."""
+    """Rows come on CuPy's current stream, which torch waits for, and CuPy then waits for torch's stream."""
     cupy = pytest.importorskip("cupy")
     model, given = tr.load(entries / "risk", device="cuda:0"), np.resize(X, (rows, 3))
     wanted = model.predict(given)
@@ -346,7 +346,7 @@ def test_pickled_models_and_threads(risk: tr.Model) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_uses_a_model_on_a_cpu(entries: Path) -> None:
-    """Also where a thread of its parent was computing, and held the model."""
+    """It does so even if a thread of its parent was computing and held the model."""
     code = f"""
 import os, threading, numpy as np, triton_regressors as tr
 model, X = tr.load({str(entries / "risk")!r}, device="cpu"), np.ones((7, 3), np.float32)
@@ -369,7 +369,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_what_the_caller_tells_torch_does_not_reach_the_model(risk: tr.Model, entries: Path) -> None:
-    """Nor does the model change it."""
+    """The model does not change torch's settings either."""
     rows = torch.from_numpy(X).to(place(risk))
     wanted = risk.predict(rows, return_std=True)
     try:
@@ -429,7 +429,7 @@ def test_the_bits_on_a_gpu_are_those_of_rows_in_cpu_memory(entries: Path) -> Non
 
 @pytest.mark.gpu
 def test_models_of_earlier_releases_answer_tensors(entries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their kernels read rows on a GPU, and know of no answers there."""
+    """Their kernels read rows on a GPU, but put no answers there."""
     model = tr.load(entries / "risk", device="cuda:0")
     rows = torch.from_numpy(np.resize(X, (100_000, 3))).cuda()
     wanted = model.predict(rows)

@@ -1,4 +1,4 @@
-"""Files of rows scored without a server: by names, in order, gone on with, refused with a sentence, and whole."""
+"""Files of rows scored without a server: by names, in order, resumed, refused with a sentence, and whole."""
 
 import csv
 import time
@@ -65,7 +65,7 @@ def expected(entry: Path, *seeds: int) -> pd.DataFrame:
 
 
 def same(found: Any, wanted: pd.DataFrame) -> bool:
-    """Whether they are the same to the bit."""
+    """Return whether both are the same to the bit."""
     found = found if isinstance(found, pd.DataFrame) else pd.read_parquet(found, partitioning=None)
     if list(found.columns) != list(wanted.columns) or not (found["id"] == wanted["id"]).all():
         return False
@@ -75,7 +75,7 @@ def same(found: Any, wanted: pd.DataFrame) -> bool:
 
 
 def interrupted(after: int) -> Callable[[int, int | None], None]:
-    """Return a progress that raises once so many rows are done."""
+    """Return a progress that raises once a number of rows is done."""
 
     def progress(done: int, total: int | None) -> None:
         assert total == 2 * ROWS
@@ -100,7 +100,7 @@ def test_columns_go_by_name_and_rows_stay_in_order(entry: Path, rows: Path, tmp_
 def test_the_rate_is_that_of_the_whole_call_and_computing_is_told_apart(
     entry: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
 ) -> None:
-    """Planning and joining that sleep count for the whole call, and not for computing."""
+    """Time asleep in planning and joining counts for the whole call, and not for computing."""
     asleep, (plan, join) = 0.3, (file_scoring.make_worklist, file_scoring.join)
 
     def later(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -265,7 +265,7 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
 
 
 def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
-    """Types that a table may have, which are laid into the matrix faster than a client does it."""
+    """Types of tables are tried that are converted faster than by a client."""
     frame, answer = table(), Scorer(entry, keep=["id"])
     for name, dtype in (("bp", "int64"), ("bp", "uint8"), ("bp", "category"), ("bp", "Int32"), ("bmi", "float16")):
         given = frame.astype({name: dtype})
@@ -288,7 +288,7 @@ def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
 def test_a_table_is_the_matrix_that_a_client_sends(
     entry: Path, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By name, whatever lies beside them, in pieces or in one, and all of one type or each of its own."""
+    """Columns are found by name among others, in pieces or in one, all of one type or each of its own."""
     monkeypatch.setattr(scoring_columns, "THREADS", threads)
     monkeypatch.setattr(scoring_columns, "MANY_NUMBERS", 2**20 if threads == 1 else 1)
     frame, answer = table(rows=rows), Scorer(entry)

@@ -28,7 +28,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(repository: Path) -> Iterator[TritonServer]:
-    """Serves `models()`; what else the repository comes to hold is loaded on request."""
+    """Serves `models()`; later entries of the repository are loaded on request."""
     with triton_server([repository], models=list(models())) as running:
         yield running
 
@@ -41,7 +41,7 @@ def client(server: TritonServer) -> Iterator[Client]:
 
 @pytest.fixture(scope="session")
 def unload(server: TritonServer, client: Client) -> Unload:
-    """unload(name) returns when the model's processes have ended too, so that no test takes that for a crash."""
+    """unload(name) returns after the model's processes have ended, so that no test takes their end for a crash."""
 
     def unloaded(name: str) -> None:
         client.unload(name)

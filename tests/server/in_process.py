@@ -1,4 +1,4 @@
-"""An entry's model in this process, in place of one that a Triton server starts: its own files, imported as there."""
+"""An entry's model in this process, in place of one of a Triton server: its own files, imported in the same way."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""What the tests of this folder serve: small fitted estimators, rows for them, and scikit-learn's own answers."""
+"""The models that the tests of this folder serve: small fitted estimators, their rows, and scikit-learn's answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ FEATURES = ["age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4"]
 MAX_ROWS = 1000
 
 ROUNDING = 1e-10
-"""What an affine answer may lie from scikit-learn's beyond one float32 ulp, in standard deviations: float64's own."""
+"""The allowed error of an affine answer beyond one float32 ulp, in standard deviations: float64's own."""
 
 TOLERANCE = 1e-5
-"""The same for every other answer."""
+"""The allowed error of every other answer, in the same units."""
 
 KERNELS = "triton" if torch.cuda.is_available() else "interpret"
 """The engine that runs kernels here. The Triton language's interpreter does not run beside every NumPy that its
@@ -38,7 +38,7 @@ compiler runs beside (3.6 does not beside NumPy 2.5), so a machine with a GPU co
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted estimator and how it is served. `excess` is, for each output, what `parity.measure` may find at most."""
+    """A fitted estimator and its entry. `excess` is the most that `parity.measure` may find for each output."""
 
     name: str
     estimator: Any

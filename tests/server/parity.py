@@ -4,8 +4,8 @@
     python -m tests.server.parity --one-by-one    the same with each case as the entry that `export` writes
     python -m tests.server.parity ridge poisson   these cases alone
 
-What takes time is that the server starts a process for each entry, and each imports torch: about 2 s. The first form
-therefore puts the plans of cases with the same input tensors side by side into one entry, an output for each, written
+The server starts a process for each entry, and each imports torch, which takes about 2 s. The first form therefore
+puts the plans of cases with the same input tensors side by side into one entry, an output for each, written
 by the exporter's own code. Each case's fused plan is served as it is; only the entry around it is shared. A model of
 strings that no other case shares its tensors and categories with is the entry that `export` writes in either form.
 """
@@ -44,12 +44,12 @@ TOLERANCE = 1e-5
 """In standard deviations of the predictions."""
 
 FLOAT64_NOISE = 1e-10
-"""In standard deviations: where a prediction is so near zero that the float64 sums themselves, scikit-learn's and ours,
-are not sure of its last float32 place, one unit in that place cannot be promised. Features around 10,000 cost 1e-12."""
+"""In standard deviations: if a prediction is so near zero that float64 sums, scikit-learn's and ours, are unsure of
+its last float32 place, one unit in that place cannot be promised. Features around 10,000 cost 1e-12."""
 
 CASES_PER_ENTRY = 200
 MAX_BATCH_SIZE = 128
-"""Of the entries that cases share: loading warms a full batch up, and the usual one is 4,096 rows of every output."""
+"""The batch size of shared entries: loading warms up a full batch, by default 4,096 rows of every output."""
 
 LOADED_AT_ONCE = 4
 ROWS_PER_REQUEST = (1, 2, 7, 16, 3)
@@ -71,7 +71,7 @@ class Row:
     same_bits: bool  # whether each row's bits are the same alone, in small requests and in one large one
 
     def failure(self) -> str:
-        """Return what promise is missed, or nothing."""
+        """Return the promise that is missed, or nothing."""
         if not self.same_bits:
             return "bits depend on the batch"
         if not (self.max_error <= TOLERANCE or self.max_ulp <= 1):
@@ -83,7 +83,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Question:
-    """An entry, rows to ask it, and the case and output behind each of the outputs to ask for."""
+    """An entry, rows for it, and the case and output behind each of the outputs to ask for."""
 
     model: str
     X: Any  # a float64 matrix, or a DataFrame whose columns go by name
@@ -115,7 +115,7 @@ def rows(
 
 
 def rows_of_rentals(progress: Callable[[str], None] = lambda model: None) -> Iterator[Row]:
-    """Serve the models of rentals.py, yielding a row for each: all rows of the table as users hold it are asked."""
+    """Serve the models of rentals.py, and yield a row for each; all rows of the users' table are asked."""
     with tempfile.TemporaryDirectory(prefix="parity-") as directory:
         compilations = {name: model.export(Path(directory), name).compilation for name, model in MODELS.items()}
         with triton_server([Path(directory)]) as server, Client(server.grpc_url) as client:
@@ -149,9 +149,9 @@ def asked(name: str) -> Any:
 def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
     """Write cases of the same input as entries of at most `CASES_PER_ENTRY`; one with other tensors stays alone.
 
-    Cases whose rows hold NaN are together where they take it in the same columns.
+    Cases whose rows hold NaN share an entry if they take it in the same columns.
 
-    An entry's golden row is one that all of its cases answer: categories of one are unknown to another.
+    An entry's golden row is one that all of its cases answer, as one case does not know another's categories.
     """
     groups: dict[tuple[Inputs, tuple[int, ...]], list[str]] = {}
     for name in names:
@@ -173,19 +173,19 @@ def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Que
 
 
 def _plain(inputs: Inputs) -> Inputs:
-    """Return the inputs of a plan of as many columns that are all numbers."""
+    """Return the inputs of a plan with the same number of columns, all of them numbers."""
     return Inputs.plain(inputs.n_features, inputs.dtype)
 
 
 def _answers(name: str, row: np.ndarray) -> bool:
-    """Whether a case's answers to a row of another are finite."""
+    """Return whether a case's answers to a row of another case are finite."""
     return all(np.isfinite(values).all() for values in run_plan(compiled(CASES[name]).plan, row).values())
 
 
 def _publish(
     repository: Path, model: str, inputs: Inputs, nan_columns: tuple[int, ...], row: np.ndarray, names: Sequence[str]
 ) -> list[Question]:
-    """Write one entry and return what to ask it: a question for each set of rows."""
+    """Write one entry and return its questions, one for each set of rows."""
     steps: list[Step] = []
     values: dict[str, str] = {}
     spreads: dict[str, list[float]] = {}
@@ -208,7 +208,7 @@ def _publish(
     plan = Plan(inputs.n_features, tuple(steps), values, inputs.dtype)
     golden = Golden(row, run_plan(plan, row))  # proves no more than that the entry runs: each case is asked for its own
     written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
-    if inputs != _plain(inputs):  # whose columns are found by name
+    if inputs != _plain(inputs):  # the columns are found by name
         written = dataclasses.replace(written, provenance=compiled(CASES[names[0]]).document().provenance)
     publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
     return list(questions.values())

@@ -23,7 +23,7 @@ MEASURES = ["price", "area"]
 
 @cache
 def rentals() -> tuple[pd.DataFrame, pd.Series]:
-    """Return a table as users hold them: amounts with two decimals, unix seconds, and ids; and a target."""
+    """Return a table like those of users: amounts with two decimals, unix seconds, and ids; and a target."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -40,7 +40,7 @@ def rentals() -> tuple[pd.DataFrame, pd.Series]:
 
 @dataclass(frozen=True)
 class Model:
-    """A model of some columns of the table and the types that its numbers come in."""
+    """A model of some columns of the table, with the types of its numbers."""
 
     estimator: Any
     columns: list[str]

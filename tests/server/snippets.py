@@ -1,4 +1,4 @@
-"""Runs what `describe` prints of an entry for its clients, against a real server."""
+"""Runs the client snippets that `describe` prints for an entry, against a real server."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def run_snippets(
 ) -> tuple[Any, list[dict[str, np.ndarray]]]:
     """Return the rows, and the outputs of the Python over gRPC and over HTTP and of the shell's command.
 
-    `changes` are patterns of what is in both and what a user puts in their place, as Python has it.
+    `changes` maps patterns in the snippets to the Python text that a user puts in their place.
     """
     entry = find_entry(directory)
     document = read_document(entry.version_directory)

@@ -3,7 +3,7 @@
     python -m tests.server.soak [--clients 300] [--seconds 60] [--bad-share 0.1]
 
 Every client has a connection of its own, half of them gRPC and half HTTP, and rows of its own, whose answers
-scikit-learn has computed beforehand. It sends one request after another, of 1 to 32 rows now and then 200, to a model
+scikit-learn has computed beforehand. It sends one request after another, of 1 to 32 rows and sometimes 200, to a model
 drawn at random. The exit code is 1 unless no answer was wrong, none was lost and nothing was restarted.
 """
 
@@ -63,7 +63,7 @@ class Target:
 
 @dataclass
 class Counts:
-    """What became of the requests. sent = right + refused + wrong + lost."""
+    """The outcomes of requests: sent = right + refused + wrong + lost."""
 
     sent: int = 0
     right: int = 0
@@ -96,17 +96,17 @@ class Report:
     counts: Counts
     restarts: int
     executed: int
-    """How many requests the models themselves answered or refused, by the server's statistics."""
+    """Requests that the models themselves answered or refused, by the server's statistics."""
     executions: int
 
     def passed(self) -> bool:
-        """Whether requests of both kinds were sent, and each got the answer that it should."""
+        """Return whether requests of both kinds were sent, and each got its right answer."""
         counts = self.counts
         return counts.right > 0 and counts.wrong == counts.lost == self.restarts == 0 and self.executed == counts.sent
 
 
 class Watch:
-    """Notices when the server, or one of its models' processes, is no longer the one that it was."""
+    """Notices a restart or an end of the server or of one of its models' processes."""
 
     def __init__(self, server: TritonServer) -> None:
         self._server = server
@@ -115,7 +115,7 @@ class Watch:
         self._lines = len(server.log.splitlines())
 
     def restarts(self) -> int:
-        """Return how many were restarted or have ended since the watch began."""
+        """Return how many processes were restarted or have ended since the watch began."""
         if not self._server.running or self._server.pid != self._pid:
             return 1
         said = [line for line in self._server.log.splitlines()[self._lines :] if RESTARTED.search(line)]
@@ -137,7 +137,7 @@ def model_processes(server_pid: int) -> set[tuple[int, str]]:
 
 
 def targets(clients: int, names: Sequence[str] = MODELS) -> list[Target]:
-    """Return the models to ask, with rows and answers for so many clients."""
+    """Return the models to ask, with rows and answers for a number of clients."""
     from tests.server.models import models, rows  # here, because the client processes do without scikit-learn
 
     found = []
@@ -150,7 +150,7 @@ def targets(clients: int, names: Sequence[str] = MODELS) -> list[Target]:
 def soak(
     server: TritonServer, asked: Sequence[Target], *, clients: int, seconds: float, bad_share: float, processes: int = 2
 ) -> Report:
-    """Send requests from so many clients at a time, for so long, and count what became of them."""
+    """Send requests from a number of clients at a time, for a number of seconds, and count the outcomes."""
     watch, before = Watch(server), _executed(server, asked)
     urls = {"grpc": server.grpc_url, "http": server.http_url}
     jobs = [
@@ -174,7 +174,7 @@ def _executed(server: TritonServer, asked: Sequence[Target]) -> tuple[int, int]:
     """Return how many requests and batches the models have executed."""
     with Client(server.grpc_url) as client:
         stats = [client.statistics(target.model)["model_stats"][0] for target in asked]
-    # Whether a refused request counts as a success differs between servers.
+    # A refused request counts as a success on some servers, as a failure on others.
     requests = sum(s["inference_stats"]["success"]["count"] + s["inference_stats"]["fail"]["count"] for s in stats)
     return requests, sum(s["execution_count"] for s in stats)
 
@@ -224,7 +224,7 @@ async def _run_client(number: int, client: AsyncClient, own: Sequence[Target], e
 async def _send(
     client: AsyncClient, target: Target, X: np.ndarray, own: slice, outputs: Sequence[str], fault: str, counts: Counts
 ) -> None:
-    """Send one request and count what became of it; `fault` is the error that it should get."""
+    """Send one request and count its outcome; `fault` is the error that it should get."""
     counts.sent += 1
     counts.rows += len(X)
     began = time.perf_counter()

@@ -77,7 +77,7 @@ def test_every_way_to_ask_has_it(name: str, repository: Path, server: TritonServ
 
 
 def test_a_next_version_says_its_own_shape(tmp_path: Path) -> None:
-    """An entry without the word is of [rows], as entries of former releases are."""
+    """An entry without the word answers [rows], like entries of earlier releases."""
     parameter = "answers_column"
     for estimator, column in (("row_linear", False), ("column_linear", True), ("row_linear", False)):
         done = tr.export(ESTIMATORS[estimator], tmp_path, name="shape", sample=X)

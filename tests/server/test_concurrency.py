@@ -29,7 +29,7 @@ def test_300_clients_get_their_own_answers(server: TritonServer) -> None:
     assert report.passed()
 
 
-# What the figures above are worth: the soak notices what it should.
+# The soak notices what it should, which gives the figures above their worth.
 
 
 def test_it_notices_wrong_answers_and_bad_rows_that_are_answered(server: TritonServer) -> None:

@@ -1,7 +1,7 @@
 """A damaged entry does not load on the real Triton server, says why, and harms no other.
 
-The server starts a process for each, which takes seconds: it is shown each kind of damage once, and the rest is loaded
-in this process.
+The server starts a process for each entry, which takes seconds: it loads each kind of damage once, and the rest is
+loaded in this process.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.server
 
 
 def forge_plan(version: Path, **changes: Any) -> None:
-    """Change the plan, and the digests so that they fit: what only somebody who means to would do."""
+    """Change the plan, and the digests to fit, as only a deliberate change would."""
     document = read_document(version, check_files=False)
     write_document(version, dataclasses.replace(document, plan={**document.plan, **changes}))
 
@@ -156,7 +156,7 @@ SERVED = (
     *("weights_bit", "plan_broken", "not_json", "other_weights"),
     *("dims", "input_type", "huge_batch", "output_dims", "output_name"),
 )
-"""What the real server is shown: damage to each kind of file, and to all that it reads of the configuration itself."""
+"""Cases for the real server: damage to each kind of file, and to all configuration that it reads itself."""
 
 
 def damaged(repository: Path, damage: str) -> Path:
@@ -171,7 +171,7 @@ def damaged(repository: Path, damage: str) -> Path:
 
 @pytest.fixture(scope="module")
 def load_errors(repository: Path, server: TritonServer, client: Client) -> dict[str, str]:
-    """Damage → what loading such an entry says."""
+    """Damage → the message of loading such an entry."""
     for damage in SERVED:
         damaged(repository, damage)
 

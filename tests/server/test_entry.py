@@ -1,4 +1,4 @@
-"""What an entry promises, kept by the real Triton server: one bad request never harms another."""
+"""The promises of an entry on the real Triton server: one bad request never harms another."""
 
 import importlib
 import queue
@@ -36,7 +36,7 @@ class Together:
         self._sent = 0
 
     def send(self, X: np.ndarray, outputs: Sequence[str] | None = ("y",), **parameters: object) -> Any:
-        """Send one request, for all outputs if None, and return what cancels it."""
+        """Send one request, for all outputs if None, and return a function that cancels it."""
         tensor = tritonclient.grpc.InferInput("X", list(X.shape), "FP32").set_data_from_numpy(X)
         wanted = None if outputs is None else [tritonclient.grpc.InferRequestedOutput(name) for name in outputs]
         index, self._sent = self._sent, self._sent + 1
@@ -76,7 +76,7 @@ def executed_rows(client: Client, model: str) -> int:
 
 
 def waiting(server: TritonServer, model: str) -> int:
-    """How many requests wait in the model's queue, by the server's metrics."""
+    """Return the number of requests in the model's queue, by the server's metrics."""
     with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     line = next(x for x in lines if x.startswith("nv_inference_pending_request_count") and f'"{model}"' in x)

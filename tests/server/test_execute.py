@@ -1,4 +1,4 @@
-"""What an entry and its plan compute, in this process: what a real server cannot be made to do at a chosen moment."""
+"""An entry and its plan in this process: events that a real server cannot be made to produce at a chosen moment."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ def test_outputs_not_asked_for_are_not_computed(plan_directory: Path, monkeypatc
 
 
 class FakeRequest:
-    """A request as the Python backend hands it to `execute`."""
+    """A request in the form that the Python backend gives to `execute`."""
 
     def __init__(
         self, X: np.ndarray, outputs: Sequence[str] = ("y",), cancelled: bool = False, **parameters: object
@@ -64,7 +64,7 @@ class FakeRequest:
 
 @pytest.fixture
 def in_process(repository: Path) -> Iterator[Any]:
-    """The entry `gathered` in this process, for what a real server cannot be made to do at a chosen moment."""
+    """The entry `gathered` in this process, for events that a real server cannot produce at a chosen moment."""
     with loaded(repository / "gathered") as model:
         yield model
 

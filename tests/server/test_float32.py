@@ -31,7 +31,7 @@ TOGETHER = {
 """Cases that are served side by side by one entry, an output for each: a server takes seconds to load one."""
 
 ALONE = {name.replace("-", "_"): name for name, case in FLOAT32.items() if case.table is mixed}
-"""Cases whose entry is the one that `export` writes."""
+"""Cases that are served as the very entries that `export` writes."""
 
 
 def export_together(repository: Path, entry: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows that a GPU reads where the server has them: in shared memory, or in its own memory, where answers may go too."""
+"""Rows that a GPU reads in place: in shared memory, or in its own memory, where answers may go too."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ Ask = Callable[[int, int], np.ndarray]
 
 @pytest.fixture(scope="module", params=["default", "in place"])
 def entry(request: pytest.FixtureRequest, repository: Path, client: Client, unload: Unload) -> Iterator[str]:
-    """An entry to which the server gives rows in CPU memory alone, and one for which it leaves them where they are."""
+    """An entry that gets rows in CPU memory alone, and one for which the server leaves them in place."""
     name = f"gpu_memory_{request.param.replace(' ', '_')}"
     options = {"max_batch_size": MANY, "instance_kind": "gpu", "gpu_inputs": request.param == "in place"}
     Model(name, models()["ridge"].estimator, {}, options).export(repository)
@@ -41,7 +41,7 @@ def all_rows() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def expected(entry: str, client: Client, X: np.ndarray) -> np.ndarray:
-    """The answers, asked for in requests that are staged; they are right."""
+    """The right answers, from requests whose rows are staged."""
     parts = [client.infer(entry, X[start : start + 500])["y"] for start in range(0, MANY, 500)]
     found: np.ndarray = np.concatenate(parts)
     np.testing.assert_allclose(found, models()["ridge"].expected(X)["y"], rtol=1e-6)
@@ -50,7 +50,7 @@ def expected(entry: str, client: Client, X: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def ask(entry: str, server: TritonServer, X: np.ndarray) -> Iterator[Ask]:
-    """ask(start, stop) sends rows that lie in a GPU's memory, and has the answers put there too."""
+    """ask(start, stop) sends rows in a GPU's memory, and gets the answers there too."""
     memory = pytest.importorskip("tritonclient.utils.cuda_shared_memory", exc_type=RuntimeError)
     headers = key_headers("grpc", server.admin_key)
     with tritonclient.grpc.InferenceServerClient(server.grpc_url) as connected:
@@ -87,7 +87,7 @@ def test_large_requests_have_the_bits_of_small_ones(
 
 
 def test_many_large_requests_at_once(entry: str, server: TritonServer, X: np.ndarray, expected: np.ndarray) -> None:
-    """The server enlarges its shared memory while they are under way."""
+    """The server enlarges its shared memory while requests are in flight."""
 
     def infer(start: int) -> bytes:
         with Client(server.grpc_url) as own:

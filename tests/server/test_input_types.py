@@ -1,4 +1,4 @@
-"""Users' own tables through the real Triton server: the answer is predict on the table as they hold it."""
+"""Users' own tables through the real Triton server: the answer is predict on the unchanged table."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -22,7 +22,7 @@ LEVEL = 0.8
 
 
 def targets() -> np.ndarray:
-    """Return targets some way from what the model says of the calibration rows."""
+    """Return targets some distance from the model's answers to the calibration rows."""
     answers = models()["bayes"].expected(CALIBRATION)
     noise = np.random.default_rng(6).standard_normal((len(CALIBRATION), 1))
     found: np.ndarray = answers["y"] + 2 * answers["std"] * noise
@@ -43,7 +43,7 @@ def calibrated(repository: Path, client: Client, unload: Unload) -> Iterator[str
 def quantiles(
     repository: Path, client: Client, unload: Unload
 ) -> Iterator[tuple[str, QuantileRegressor, QuantileRegressor]]:
-    """The name of a served model whose interval is that of two quantile models, and these."""
+    """The name of a served model whose interval comes from two quantile models, and these models."""
     name, (X, y) = "bayes_quantiles", (rows(200, seed=8), rows(200, seed=9)[:, 0])
     low, high = (QuantileRegressor(quantile=quantile, alpha=1e-3).fit(X, y) for quantile in (0.1, 0.9))
     options = {"quantiles": (low, high), "calibrate": (CALIBRATION, targets()), "level": LEVEL}
@@ -97,7 +97,7 @@ def test_verify_compares_the_ends_too(repository: Path, client: Client, calibrat
 
 @pytest.fixture(scope="module")
 def tied(repository: Path, client: Client, unload: Unload) -> Iterator[tuple[str, float]]:
-    """The name of a served tree of which all residuals are 0.1, and the coverage that its export tells."""
+    """The name of a served tree whose residuals are all 0.1, and the coverage that its export reports."""
     X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0.1, 0.3, 1.1, 1.3])
     done = export(DecisionTreeRegressor().fit(X, y), repository, name="tied", calibrate=equal_residuals(300, 1))
     client.load("tied")
@@ -108,7 +108,7 @@ def tied(repository: Path, client: Client, unload: Unload) -> Iterator[tuple[str
 
 
 def equal_residuals(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and targets that lie 0.1 from a tree's answers, but for one in sixteen, which lies farther off."""
+    """Return rows and targets that lie 0.1 from a tree's answers, except one in sixteen, which lies farther off."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 2, (count, 1)).astype(float)
     return X, X[:, 0] + rng.choice([0.1, 0.3], count) + (rng.random(count) < 1 / 16)

@@ -1,4 +1,4 @@
-"""An entry needs torch, triton, numpy and safetensors, and nothing else of ours or anybody's."""
+"""An entry needs torch, triton, numpy and safetensors, and no other package."""
 
 import importlib.metadata
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.server
 NEEDED = ("torch", "triton", "numpy", "safetensors")
 ABSENT = ("sklearn", "scipy", "pandas", "skops", "joblib", "tritonclient", "google.protobuf", "triton_regressors")
 
-# A model that does not load where one of those modules can be imported, as seen by the server's Python backend itself.
+# A model that does not load if the server's Python backend can import one of those modules.
 PROBE = f"""
 import importlib.util
 import os

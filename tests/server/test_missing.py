@@ -1,4 +1,4 @@
-"""NaN in a request to the real server: answered where the estimator answers it, refused by name elsewhere."""
+"""NaN in a request to the real server: answered in columns where the estimator accepts it, else refused by name."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a real Triton server's metrics say of the rows that a model saw."""
+"""A real Triton server's metrics of the rows that a model saw."""
 
 import json
 import re
@@ -41,7 +41,7 @@ LINE = re.compile(r"triton_regressors_(\w+)\{(.*)\} (\S+)")
 
 @pytest.fixture(scope="module")
 def observed(repository: Path, client: Client, unload: Unload) -> Iterator[Path]:
-    """The directory of a served version with a profile, of which every row is looked at."""
+    """The directory of a served version with a profile, which observes every row."""
     options = {"sample": rows(400), "observe": "on", "out_of_range": True}
     entry = export(models()["bayes"].estimator, repository, name=NAME, **options).entry
     client.load(NAME)
@@ -50,7 +50,7 @@ def observed(repository: Path, client: Client, unload: Unload) -> Iterator[Path]
 
 
 def metrics(server: TritonServer) -> dict[tuple[str, str], float]:
-    """Return the entry's metrics by name and by what their labels say beyond the model."""
+    """Return the entry's metrics by name and by their labels beyond the model."""
     with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     found = {}

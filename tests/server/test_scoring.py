@@ -36,7 +36,7 @@ FAMILIES = {
 
 
 class Library:
-    """A library of arrays that has nothing but DLPack."""
+    """A library of arrays with DLPack alone."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -50,7 +50,7 @@ class Library:
 
 @pytest.mark.parametrize("name", ["ridge", "bayes", "poly", "poisson", "multi", *FAMILIES])
 def test_a_loaded_model_has_a_servers_bits(name: str, repository: Path, client: Client, unload: Unload) -> None:
-    """Every output, from every library, in any number of rows at once, computed where the server computes."""
+    """Every output is compared, from every library, in any number of rows at once, on the server's device."""
     X = rows(1500, seed=6)
     if name in FAMILIES:
         seen = rows(300)
@@ -69,7 +69,7 @@ def test_a_loaded_model_has_a_servers_bits(name: str, repository: Path, client: 
     assert model.predict(Library(torch.from_numpy(X[:7]))).numpy().tobytes() == wanted["y"][:7].tobytes()
     assert model.predict(X).shape == ((len(X), 3) if name == "multi" else (len(X),))
     X[1203, 2] = np.nan
-    if name not in ("loaded_forest", "loaded_boosting"):  # which take NaN
+    if name not in ("loaded_forest", "loaded_boosting"):  # these two take NaN
         with pytest.raises(tr.InvalidRequest) as refused:
             client.infer(name, X)
         for given in (X, torch.from_numpy(X), Library(torch.from_numpy(X))):

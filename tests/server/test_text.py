@@ -35,7 +35,7 @@ pytestmark = pytest.mark.server
 MODELS = {name: CASES[f"strings-{name}"] for name in ("one-hot", "one-hot-ignore", "two-groups", "alone")}
 
 OWNERS = pd.DataFrame({"owner": ["Ada", "None", None, "Bea"] * 6, "pet": ["cat", "nan", "dog", "cat"] * 6})
-"""In which somebody is called None, and a pet nan."""
+"""A table with an owner called None and a pet called nan."""
 
 
 def fit_owners() -> Any:
@@ -200,7 +200,7 @@ def test_the_snippets_of_describe(server: TritonServer, repository: Path) -> Non
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="beside numpy 1 every server reads strings")
 def test_an_environment_that_cannot_read_strings_is_named(repository: Path, tmp_path: Path) -> None:
-    """An entry that comes when the server runs already, which had no need of numpy 1."""
+    """An entry of strings comes to a running server that had no need of numpy 1."""
     (tmp_path / "models").mkdir()
     with triton_server([tmp_path / "models"]) as server, Client(server.grpc_url) as client:
         (tmp_path / "models" / "one-hot").symlink_to(repository / "one-hot")

@@ -30,7 +30,7 @@ def test_the_server_takes_scikit_learns_points(
     table, rows = rng.integers(0, 4, (100, 2)).astype(np.float64), rng.integers(-1, 5, (200, 2)).astype(np.float64)
     estimator = ESTIMATORS[name].fit(table, rng.standard_normal(100))
     entry = f"ties_{name}_{engine}"
-    rows = rows[:8] if engine == "interpret" else rows  # the interpreter takes its time for each row
+    rows = rows[:8] if engine == "interpret" else rows  # the interpreter is slow for each row
     export(estimator, repository, name=entry, sample=rows, engine=engine, max_batch_size=len(rows))
     client.load(entry)
     found = client.predict(entry, rows)

@@ -34,7 +34,7 @@ VERSIONS: dict[int, Ridge] = {1: ridge(1), 2: ridge(2)}
 
 @dataclass(frozen=True)
 class Answer:
-    """Which versions' answer a request got, and when it was sent and answered."""
+    """The version that answered a request, and the times of sending and answering."""
 
     version: int | None
     sent_s: float
@@ -42,7 +42,7 @@ class Answer:
 
 
 class Load:
-    """Clients over both protocols that ask for no version in particular, all the time, and check every answer."""
+    """Clients over both protocols that ask for no particular version, all the time, and check every answer."""
 
     def __init__(self, server: TritonServer, model: str) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""Prints as JSON what rows of small models cost, for tests that know it by hand.
+"""Prints the cost of rows of small models as JSON, for tests that know it by hand.
 
 Compiled kernels need a process without TRITON_INTERPRET.
 """
@@ -51,7 +51,7 @@ def main():
             cost = load(Work("", name, plan, ROWS), gpu, {})
             per_row = {"memory_bytes": cost.memory_bytes, "bus_bytes": cost.bus_bytes, "DFMA": 0.0, "F2F.F64.F32": 0.0}
             per_row |= {"DMMA": 0.0, "HMMA": 0.0}
-            for opcode, count in cost.executed.items():  # HGMMA is HMMA of four warps
+            for opcode, count in cost.executed.items():  # HGMMA is an HMMA of four warps
                 kind = opcode.split(".")[0].replace("HGMMA", "HMMA")
                 each = multiplications(opcode) if kind in ("DMMA", "HMMA") else WARP
                 for counted in {kind, opcode} & set(per_row):

@@ -1,4 +1,4 @@
-"""What is counted from machine code is what the formulas of kernels say, on each architecture."""
+"""Counts from machine code equal the formulas of kernels, on each architecture."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Machine code is followed as a GPU would, and what rows decide is never guessed."""
+"""Machine code is followed as a GPU would, and jumps that rows decide are never guessed."""
 
 import struct
 

@@ -17,7 +17,7 @@ SMALL = ("linear_small", "forest_small", "boosting_small", "svr_small", "network
 
 @pytest.mark.parametrize("name", SMALL)
 def test_torch_computes_what_the_estimator_does(name, monkeypatch):
-    """Also part by part, and where a number lies on a threshold."""
+    """The same holds part by part, and for numbers on a threshold."""
     monkeypatch.setattr(in_process, "TORCH_ROWS", 100)
     source = model(name)
     rows = source.rows(250, seed=5).astype(np.float32)

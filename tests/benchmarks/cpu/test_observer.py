@@ -1,4 +1,4 @@
-"""The benchmark of observing: it loads an entry with each kind of observer, and its table says what was measured."""
+"""The benchmark of observing: it loads an entry with each kind of observer, and its table shows the measured times."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ def test_what_is_measured_is_in_the_table(tmp_path, monkeypatch):
         "sampled": 101 * rounds,
         "on": 101 * rounds,
     }
-    step = -(-100 // MOST_ROWS)  # it divides 100: a row that is looked at stands for so many
+    step = -(-100 // MOST_ROWS)  # it divides 100: each observed row stands for this many
     columns = {
         mode: (found.counts.columns.rows, found.counts.columns.squares) for mode, found in seen.items() if mode != "off"
     }

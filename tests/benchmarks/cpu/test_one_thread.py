@@ -1,4 +1,4 @@
-"""The engines' threads side by side, on toy sizes; what is timed is not looked at."""
+"""The engines' threads side by side, on toy sizes; times are not checked."""
 
 import dataclasses
 import json

@@ -102,10 +102,10 @@ def test_what_was_not_measured_stays_in_the_table(tmp_path: Path) -> None:
 
 
 def test_every_model_is_of_the_class_that_its_launch_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a shape would come into the table where no launch looks for it."""
+    """A shape of another class would enter the table where no launch looks for it."""
     cpu = torch.device("cpu")
     for each in shape_classes(OPERATIONS, toy=True):
-        if each.shapes.operation == "tree_ensemble":  # of which a toy is small, whatever it stands for
+        if each.shapes.operation == "tree_ensemble":  # its toys are small, whatever their class
             continue
         for operation, width in each.models:
             look = Mock(wraps=each.shapes.of)

@@ -1,4 +1,4 @@
-"""The benchmark of large models, on toy ones: its real steps, the real server included; no time is looked at."""
+"""The benchmark of large models, on toy ones: its real steps, the real server included; no time is checked."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The benchmark of requests: its entries answer on one server, and what it keeps of several rounds."""
+"""The benchmark of requests: its entries answer on one server; the round that it keeps of several."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The benchmark of several GPUs: its entries answer on one server with the same bits, and what its table says."""
+"""The benchmark of several GPUs: its entries answer on one server with the same bits; its table."""
 
 import pytest
 

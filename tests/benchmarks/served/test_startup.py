@@ -1,4 +1,4 @@
-"""The benchmark of starts: what it writes and starts, and what its table says."""
+"""The benchmark of starts: the repositories it writes, the servers it starts, and its table."""
 
 import pytest
 

@@ -112,7 +112,7 @@ def test_pruned_nodes_are_left_out() -> None:
 
 
 def test_weights_of_trees_may_be_beside_the_trees() -> None:
-    """As XGBoost writes them from 3.3 on."""
+    """XGBoost writes them in this way from 3.3 on."""
     X, y = partly_missing()
     estimator = XGBRegressor(**SIZE, booster="dart", rate_drop=0.3).fit(X, y)
     raw = bytes(estimator.get_booster().save_raw("ubj"))

@@ -83,7 +83,7 @@ def test_only_sums_follow() -> None:
 
 
 def test_float64_rows_of_a_mixed_table_are_rounded_in_the_plan() -> None:
-    """Where a float64 column needs FP64, the float32 columns beside it are rounded as `astype` rounds them."""
+    """If a float64 column needs FP64, the float32 columns beside it are rounded as `astype` rounds them."""
     case = FLOAT32["whole-table"]
     compilation = compile_estimator(case.fitted(), sample=mixed()[:300], input="fp64")
     first = compilation.plan.steps[0].operation

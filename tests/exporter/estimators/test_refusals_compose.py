@@ -1,4 +1,4 @@
-"""What cannot be exported of models made of models, projections and networks, and the sentence that says so."""
+"""Models made of models, projections and networks that cannot be exported, and the sentence that says so."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What of isotonic regression and of the transformers of numbers cannot be exported, and in which words."""
+"""Isotonic regression and transformers of numbers that cannot be exported, and the words that say so."""
 
 from collections.abc import Callable
 from typing import Any

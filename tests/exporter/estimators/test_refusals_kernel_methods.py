@@ -1,4 +1,4 @@
-"""What kernel methods cannot be exported, and what their exports promise beyond the catalogue."""
+"""Kernel methods that cannot be exported, and promises of their exports beyond the catalogue."""
 
 from collections.abc import Callable
 from typing import Any
@@ -181,8 +181,9 @@ def test_zeros_that_scaling_leaves_are_not_negative_and_negative_rows_get_nan(tr
 def test_without_noise_the_std_is_as_sure_as_scikit_learns() -> None:
     """Near its training rows the variance of a noise-free process is the difference of numbers as large as its prior.
 
-    Of a prior variance of 1, float64 leaves some 1e-15 times the rows' weights, where the standard deviation itself is
-    1e-5 (√alpha): scikit-learn's own answer is not sure to more than about 1e-8. The mean does not cancel so.
+    With a prior variance of 1, float64 leaves an error of some 1e-15 times the rows' weights, while the standard
+    deviation itself is 1e-5 (√alpha): scikit-learn's own answer is certain to about 1e-8 at most. The mean does not
+    cancel in this way.
     """
     rng = np.random.default_rng(0)
     rows = rng.uniform(-3, 3, (25, 1)).astype(np.float32).astype(np.float64)

@@ -1,4 +1,4 @@
-"""What cannot be exported of nearest neighbours is refused in one sentence."""
+"""Nearest neighbours that cannot be exported are refused in one sentence."""
 
 from typing import Any
 

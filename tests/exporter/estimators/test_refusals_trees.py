@@ -1,4 +1,4 @@
-"""What of the tree family cannot be exported, and how that is said."""
+"""Trees that cannot be exported, and the sentence that says so."""
 
 from typing import Any
 

@@ -111,7 +111,7 @@ def test_whatever_the_options(options: dict[str, Any], categories: bool, targets
 @pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
 @pytest.mark.parametrize("missing", [np.nan, 0.0])
 def test_linear_boosters_have_xgboosts_bits(objective: str, missing: float, engine: str) -> None:
-    """Of products and sums that vanish or overflow too, and with numbers missing."""
+    """The bits are the same also if products and sums vanish or overflow, and with numbers missing."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((200, 9)) * 10 ** rng.uniform(-3, 3, 9), np.exp(rng.standard_normal((200, 3)))
     X[rng.random(X.shape) < 0.1] = missing

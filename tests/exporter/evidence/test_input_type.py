@@ -1,4 +1,4 @@
-"""Which types numbers come in: FP32 where rounding a user's rows moves no answer, FP64 or INT64 where it does."""
+"""The types of input numbers: FP32 if rounding a user's rows moves no answer, FP64 or INT64 if it does."""
 
 import re
 from pathlib import Path
@@ -304,7 +304,7 @@ def test_rows_lie_where_the_data_could(column: np.ndarray, expected: list[float]
     assert (rows[:, 1] == 1).all()
 
 
-# What is printed
+# Printed lines
 
 
 def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a request may hold NaN is where the estimator answers it, and nowhere else."""
+"""A request may hold NaN only in columns in which the estimator accepts it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -26,7 +26,7 @@ def fitted(transformer):
 
 @pytest.mark.parametrize("transformer", [PCA(5), Normalizer()], ids=["components", "norms"])
 def test_rows_on_thresholds_behind_sums_can_be_accepted(transformer):
-    """How many training rows differ depends on the processor: it may be none."""
+    """The number of training rows that differ depends on the processor: it may be zero."""
     model, X = fitted(transformer)
     report = compile_estimator(model, sample=X, ties="accept").report
     assert report.within

@@ -90,7 +90,7 @@ def test_a_damaged_pickle_gets_one_sentence(tmp_path):
 
 
 class Elsewhere(Ridge):
-    """Of a module that is not there when the estimator is read."""
+    """A class whose module is missing when the estimator is read."""
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ class Halving(Pipeline):
 
 
 def test_a_subclass_is_measured_against_its_own_predict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a Pipeline answers is its last step's answer, and so was that of a subclass with a predict of its own."""
+    """A Pipeline's answer is its last step's; a subclass of Pipeline with a predict of its own has another."""
     monkeypatch.setitem(_LOWERINGS, Halving, None)
 
     @lowers(Halving)

@@ -78,7 +78,7 @@ def rewrite_schema(path: Path, name: str, content: Any) -> None:
 
 
 def sentence(path: Path) -> str:
-    """What `export` says of a file before it would write anything."""
+    """Return the refusal of a file by `export` before it writes anything."""
     with pytest.raises(ExportError) as raised:
         compile_estimator(load_estimator(path))
     message = str(raised.value)

@@ -1,4 +1,4 @@
-"""What a user reads of a model that is not supported: two sentences, what it is and what to do. That works."""
+"""The refusal of an unsupported model: two sentences, its kind and a remedy that works."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ LABELS = (y > y.mean()).astype(int)
 WORDS = ["red big house", "blue small flat", "green garden house", "tiny red flat"] * 10
 TABLE = pd.DataFrame({"text": WORDS, "age": np.arange(40.0)})
 LONGEST = 340
-"""How many characters the longest of these messages may have."""
+"""The most characters of any of these messages."""
 
 
 class MyRegressor(RegressorMixin, BaseEstimator):
@@ -262,7 +262,7 @@ def test_what_stands_behind_text_is_exported_as_the_message_says() -> None:
 
 
 class Tripled(TransformerMixin, BaseEstimator):
-    """What was a function, as a class."""
+    """The function of a FunctionTransformer as a class."""
 
     def fit(self, X: Any, y: Any = None) -> "Tripled":
         self.n_features_in_ = X.shape[1]

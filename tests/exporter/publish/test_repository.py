@@ -129,7 +129,7 @@ def test_what_a_killed_export_leaves(tmp_path: Path, number: signal.Signals) -> 
 
 
 def test_a_killed_export_into_a_mounted_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing can be written beside the repository, what was left lies inside it."""
+    """If nothing can be written beside the repository, leftovers lie inside it."""
     stale = tmp_path / "models" / f"{STAGING}stale"
     (stale / "entry" / "1").mkdir(parents=True)
     living = tmp_path / "models" / f"{STAGING}living"

@@ -19,7 +19,7 @@ MAPPED: list[np.ndarray] = []
 
 @pytest.fixture
 def shared() -> np.ndarray:
-    """Return shared memory, as the server has requests in it. It stays, since the driver may have registered it."""
+    """Return shared memory like the server's for requests. It stays, since the driver may have registered it."""
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
         file.truncate(2**22)
         MAPPED.append(np.memmap(file, np.uint8, "r+"))
@@ -28,7 +28,7 @@ def shared() -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def readable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU every address can be read; half as much as usual is gathered."""
+    """Pretend that every address can be read, without a GPU too, and gather half as much as usual."""
     monkeypatch.setattr(gather, "LEAST_BYTES", LEAST_BYTES)
     if DEVICE.type == "cpu":
         monkeypatch.setattr(gather, "_registered", lambda *region: True)
@@ -36,7 +36,7 @@ def readable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cut(shared: np.ndarray, rows: Sequence[int], dtype: str = "float32", between: int = 1) -> list[np.ndarray]:
-    """Return parts with so many rows of random numbers, each a little behind the other and between two numbers."""
+    """Return parts of these numbers of random rows, each a little after the other and not on a number's boundary."""
     rng, parts, at = np.random.default_rng(0), [], 64 + between
     for count in rows:
         size = count * F * np.dtype(dtype).itemsize

@@ -1,4 +1,4 @@
-"""The pieces of a large batch: in which order they are brought and computed."""
+"""The pieces of a large batch, and the order in which they are brought and computed."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ from triton_regressors.kernels.engine.streams import Task
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What streams and events are asked, one after the other."""
+    """The calls to streams and events, one after the other."""
     asked: list[str] = []
 
     def event(_: Lane) -> Any:

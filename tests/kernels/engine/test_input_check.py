@@ -1,4 +1,4 @@
-"""What a request may hold: every NaN and infinity is seen, wherever it stands, and NaN let through where it may be."""
+"""The check of requests: every NaN and infinity is seen, wherever it stands, and allowed NaN is let through."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows that the device gathers itself: chunks of them, and the way back to staging."""
+"""Rows that the device gathers itself: their chunks, and the return to staging."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -130,7 +130,7 @@ def test_rows_that_arrive_in_more_memory_are_met_once(make: Make, monkeypatch: p
 def test_rows_on_the_device_give_the_bits_of_staged_ones(
     plan: Plan, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a graph and piece by piece, from wherever they begin, and in answers that later calls leave alone."""
+    """Rows are computed in a graph and piece by piece, from any start, into answers that later calls leave alone."""
     monkeypatch.setattr(resident, "MOST_STREAMED_ROWS", 80)
     monkeypatch.setattr(resident, "MOST_ROWS", 96)
     X, outputs, executor = rows(3 * MAX_ROWS), tuple(plan.outputs), make(plan)
@@ -188,7 +188,7 @@ def test_a_number_of_rows_that_was_met_is_prepared(make: Make) -> None:
 def test_answers_are_searched_where_they_tell_what_rows_hold(
     targets: int, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows too only where an answer is not finite, which a finite number may cause."""
+    """Rows are searched only if an answer is not finite, which a finite number may cause too."""
     plan = Plan(5, (Step(Affine(np.full((5, targets), 2.0), np.zeros(targets)), ("X",), "v0"),), {"y": "v0"})
     searched: list[list[int]] = []
     search = Resident._search
@@ -222,7 +222,7 @@ def test_only_what_gathers_reads_rows_on_the_device(make: Make) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("by", ["the driver", "torch"])
 def test_rows_are_read_on_the_stream_that_makes_them(by: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing begins before what the caller has put on the stream, and no other stream is waited for."""
+    """Nothing begins before the caller's work on the stream has ended, and no other stream is waited for."""
     if by == "torch":
         monkeypatch.setattr(graphs, "driver", None)
     executor = make(PLANS["one step"])

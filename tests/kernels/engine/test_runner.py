@@ -119,7 +119,7 @@ def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkey
 
 
 def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With several, a matrix library gives each a share of a tile, and treats the last rows of a share as others."""
+    """With several threads, a matrix library gives each a share of a tile, and rounds its last rows differently."""
     used: list[int] = []
     reference = Affine.reference
     monkeypatch.setattr(Affine, "reference", lambda *given: used.append(torch.get_num_threads()) or reference(*given))
@@ -258,7 +258,7 @@ def test_captured_graphs_give_the_same_bits_as_launches(
 
 
 class FailingDriver:
-    """Stands for the CUDA driver, which fails only where a GPU does."""
+    """A stand-in for the CUDA driver, which fails only if a GPU does."""
 
     CUgraphExec = CUstream = int
     CUresult = enum.IntEnum(

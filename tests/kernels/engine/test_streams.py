@@ -1,4 +1,4 @@
-"""Which tasks of a plan run side by side."""
+"""Tasks of a plan that run side by side."""
 
 import contextlib
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def test_of_many_branches_those_that_were_given_nothing_for_longest_get_more(mon
 
 
 def test_every_value_is_made_before_it_is_read() -> None:
-    """Whatever the order of the branches: what a task reads is before it on its branch, or it waits for it."""
+    """In any order of branches, a task's inputs come before it on its branch, or it waits for them."""
     todo = [Task((), "X", lambda rows: None)] + [
         Task(step.inputs, step.output, lambda rows: None) for step in VOTING.steps
     ]
@@ -89,7 +89,7 @@ def test_every_value_is_made_before_it_is_read() -> None:
 
 
 class FakeStream:
-    """Stands for a stream: notes what it is given, and an event is the number of what came before it."""
+    """A stand-in for a stream, which notes its work; an event is the number of works before it."""
 
     current: "FakeStream"
 
@@ -112,7 +112,7 @@ class FakeStream:
 
 @pytest.mark.parametrize("rows", [1, branches.MOST_ROWS, branches.MOST_ROWS + 1])
 def test_streams_wait_for_each_other(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a task begins, what it reads is made; when the first stream's work is done, all is."""
+    """A task's inputs are made when it begins; all is done when the first stream's work is."""
     done_before: dict[str, set[object]] = {}
 
     @contextlib.contextmanager

@@ -67,7 +67,7 @@ def test_unknown_strings_are_refused_in_closed_columns_alone() -> None:
     rows = np.zeros((3, 5), dtype=np.float32)
     rows[1, 3] = UNKNOWN
     rows[2, 3] = np.nan
-    rows[0, 4] = UNKNOWN  # a number as any other
+    rows[0, 4] = UNKNOWN  # an ordinary number for the input
     assert allowed.holds(rows.reshape(-1))
     assert allowed.first_wrong(rows) is None
     rows[2, 0] = UNKNOWN

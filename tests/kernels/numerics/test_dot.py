@@ -63,4 +63,4 @@ def test_a_product_is_rounded_before_it_is_added_to(device: torch.device) -> Non
     c = -a * b
     tensors = [torch.from_numpy(array).to(device) for array in (a, b, c, np.ones_like(c))]
     product_kernel[(1,)](*tensors, COUNT=1024)
-    assert (tensors[-1].cpu().numpy() == 0).all()  # fused it would be what rounding took off
+    assert (tensors[-1].cpu().numpy() == 0).all()  # a fused operation would leave the rounding error

@@ -1,4 +1,4 @@
-"""Functions of pairs of float32 numbers: against NumPy's float64, of arguments that one such number does not hold."""
+"""Functions of pairs of float32 numbers: against NumPy's float64, for arguments beyond one float32 number."""
 
 from collections.abc import Callable
 
@@ -65,7 +65,7 @@ def run(function: str, values: np.ndarray, device: torch.device) -> np.ndarray:
 
 EXPONENTIAL = 1.5e-8
 EXACT = 2e-13
-"""What a pair holds."""
+"""The relative precision of a pair."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Functions to ten digits: against NumPy's, at the ends of what they take, and through what the exporter emulates."""
+"""Functions to ten digits: against NumPy's, at the ends of their domains, and through the exporter's emulation."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Products of digits: exact where they say so, as close as they say elsewhere, and as the exporter emulates them."""
+"""Products of digits: exact if so promised, else as close as promised, and equal to the exporter's emulation."""
 
 import numpy as np
 import pytest

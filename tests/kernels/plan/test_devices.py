@@ -1,4 +1,4 @@
-"""Which GPUs have units for what."""
+"""The units of each GPU."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Launch shapes: the look into the table, the defaults elsewhere, and what the shipped table may say."""
+"""Launch shapes: the look-up in the table, the defaults elsewhere, and the allowed contents of the shipped table."""
 
 import importlib
 import json
@@ -22,7 +22,7 @@ OF_THE_SERVER = ("backend", "serving.backend_types", "serving.tensors")
 CPU, HOPPER, TURING = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
 FIXED = {"BLOCK_FEATURES", "BLOCK_INNER", "BLOCK_PREFIXES", "BLOCK_TARGETS", "BLOCK_UNITS", "SLOTS", "SLOT_FEATURES"}
-"""What the order of a sum of floats, or what a program leaves out, depends on."""
+"""Parameters that decide the order of a sum of floats, or the parts that a program leaves out."""
 
 
 @launch_shapes
@@ -72,7 +72,7 @@ def known() -> set[str]:
 
 
 def test_every_shape_of_the_table_is_of_an_operation_and_a_class_that_the_command_measures() -> None:
-    """That each compiles for its GPU is seen in test_gpu_compile.py."""
+    """The test that each compiles for its GPU is in test_gpu_compile.py."""
     defaults = {(each.shapes.operation, each.key): each.default for each in shape_classes(OPERATIONS, toy=True)}
     assert {name for name, _ in defaults} == known()
     for gpu, operations in table().items():

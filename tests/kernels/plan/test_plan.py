@@ -151,7 +151,7 @@ def version(tmp_path: Path) -> Path:
 
 
 def edit(version: Path, **changes: Any) -> None:
-    """Change the plan, with digests that fit, as only somebody who means to would."""
+    """Change the plan and its digests to fit, as only a deliberate change would."""
     document = read_document(version)
     entry.write_document(version, dataclasses.replace(document, plan={**document.plan, **changes}))
 

@@ -1,4 +1,4 @@
-"""What is counted of rows, against counting them one by one."""
+"""Counts of rows, against counting them one by one."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_without_a_profile_what_needs_none_is_counted() -> None:
     [
         (np.random.default_rng(0).standard_normal(5000), 10),
         (np.random.default_rng(1).poisson(0.4, 1000).astype(float), 3),  # the lower deciles are all 0
-        (np.repeat([1.0, 2.0], [50, 950]), 1),  # a bin of its own is what a decile ends
+        (np.repeat([1.0, 2.0], [50, 950]), 1),  # a decile ends with a bin of its own
         (np.full(9, 3.25), 1),
         (np.array([1.0, 2.0, 3.0, np.nan]), 3),
     ],

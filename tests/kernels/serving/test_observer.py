@@ -1,4 +1,4 @@
-"""An observer's counts, and what it tells a server's metrics; what goes wrong stays its own affair."""
+"""An observer's counts, and its updates of a server's metrics; its failures do not reach requests."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_of_a_large_batch_evenly_spaced_rows_are_looked_at(server: Server, obser
 
 
 def test_rows_count_for_those_that_they_stand_for(server: Server, observe: Callable[..., Any]) -> None:
-    """A thousand requests of one row as ever beside ten batches of 4,096 shifted ones: 97.6 % of the rows are."""
+    """A thousand requests of one usual row stand beside ten batches of 4,096 shifted rows, 97.6 % of all rows."""
     observer = observe(SAMPLED)
     given = profile()
     usual = np.zeros((1, FEATURES), np.float32)
@@ -141,7 +141,7 @@ def test_rows_count_for_those_that_they_stand_for(server: Server, observe: Calla
 
 @pytest.mark.parametrize("size", [33, 63, 100, 1000, 4097])
 def test_weights_add_up_to_the_rows_and_only_grow(server: Server, observe: Callable[..., Any], size: int) -> None:
-    """As many batches as there are first rows, of which each row is looked at once."""
+    """There are as many batches as first rows, so that each row is observed once."""
     observer, before = observe(SAMPLED), 0.0
     X, step = batch(size), -(-size // MOST_ROWS)
     for _ in range(step):
@@ -312,7 +312,7 @@ def test_a_server_that_fails_is_logged_once_and_fails_no_request(
         observer.keep(rows, answers(np.zeros(rows)))
     observer._thread.join(60)
     assert not observer._thread.is_alive()
-    observer.look([None], 1)  # whatever it is
+    observer.look([None], 1)  # no array at all
     observer.keep(1, answers(np.zeros(1)))
     observer.close()
     assert server.log == ["demand version 3 is no longer observed in full: RuntimeError: the queue is gone"]

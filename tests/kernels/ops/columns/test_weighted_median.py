@@ -13,7 +13,7 @@ from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 
 
 def expected(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return what `AdaBoostRegressor._get_median_predict` makes of the predictions, with a stable order."""
+    """Return the medians of `AdaBoostRegressor._get_median_predict`, with a stable order."""
     order = np.argsort(x, axis=1, kind="stable")
     sums = np.cumsum(weights[order], axis=1)
     at = (sums >= 0.5 * sums[:, -1:]).argmax(axis=1)

@@ -31,7 +31,7 @@ def expected(op: OrderedAffine, x: np.ndarray) -> np.ndarray:
 
 
 def bits(numbers: np.ndarray) -> np.ndarray:
-    """Return the bits of numbers that are float32 ones, of every NaN the same."""
+    """Return the bits of float32 numbers, the same for every NaN."""
     single = numbers.astype(np.float32)
     assert np.array_equal(single, numbers, equal_nan=True)
     return np.where(np.isnan(single), np.float32(np.nan), single).view(np.int32)

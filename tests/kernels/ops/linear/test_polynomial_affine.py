@@ -1,4 +1,4 @@
-"""Nested polynomials: which they are, in any set of monomials, and the same bits in every batch."""
+"""Nested polynomials: any set of monomials is recognised, and the bits are the same in every batch."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Searches for rows unlike the points: they find what all distances say, and look at few points to do so."""
+"""Searches for rows unlike the points: they find the same as all distances, and look at few points."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpr
 METRICS = ["euclidean", "manhattan", "chebyshev", "minkowski"]
 POINTS, FEATURES, NEIGHBORS = 1100, 5, 3
 STEPS = (10.0, 1e3, 1e6, 1e9, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e20, 1e38)
-"""How far rows lie from the points, in standard deviations of these."""
+"""Distances of rows from the points, in standard deviations of the points."""
 
 
 def places() -> np.ndarray:
@@ -37,7 +37,7 @@ def far_rows(count: int = 3, steps: tuple[float, ...] = STEPS) -> np.ndarray:
 
 @pytest.fixture(params=["groups", "parts", "many rows"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the search by bounds that is taken."""
+    """Return the search by bounds that the operation takes."""
     monkeypatch.setattr(search, "LISTED", dict.fromkeys(search.LISTED, 0))
     if request.param != "parts":
         monkeypatch.setattr(search, "PARTED_ROWS", 0)
@@ -52,7 +52,7 @@ def test_far_rows_find_their_nearest_points(device: torch.device, metric: str, w
     factor = ops.drawn_factor(FEATURES, weighted, 3)
     op = NeighborGraph(places(), factor, NEIGHBORS, metric=metric, p=3.0, mode="connectivity")
     x = far_rows()
-    if device.type == "cuda":  # which rounds otherwise where distances differ by rounding alone
+    if device.type == "cuda":  # a GPU rounds differently if distances differ by rounding alone
         x = x[: 3 * STEPS.index(1e9)]
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), run_reference(op, [x]))
 
@@ -88,7 +88,7 @@ def test_bounds_of_far_rows_leave_few_groups(
 
 
 def groups_to_look_at(op: Neighbors, x: np.ndarray, device: torch.device) -> int:
-    """Return in how many groups bounds leave room for a point nearer than the last of a row's nearest, at most."""
+    """Return the largest number of groups whose bounds allow a point nearer than the last of a row's nearest."""
     parameters = {
         name: torch.from_numpy(np.ascontiguousarray(array)).to(device)
         for name, array in (bound_parameters(op.points, 3, op.factor, op.metric) | {"factor": op.factor}).items()

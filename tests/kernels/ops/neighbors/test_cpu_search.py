@@ -14,7 +14,7 @@ SCALES = (1e-90, 1e-20, 1.0, 1e18, 1e90)
 
 
 def drawn_rows(points: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Return points and rows near and far from them, among them some with what is no number and numbers too large."""
+    """Return points and rows near and far from them, some of them with NaN, infinity and numbers that are too large."""
     rng = np.random.default_rng(seed)
     spread = np.abs(points).max() * rng.choice([0.0, 1e-12, 1e-3, 1.0, 1e6, 1e14, 1e17, 1e30], (count, 1))
     rows: np.ndarray = points[rng.integers(0, len(points), count)] + spread * rng.standard_normal((count, 1))

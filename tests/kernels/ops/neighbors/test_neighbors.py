@@ -103,7 +103,7 @@ def test_many_points_and_neighbors(device: torch.device, points: int, k: int) ->
 
 
 def scattered(points: int, features: int, seed: int, spread: float, center: float, clusters: int) -> np.ndarray:
-    """Return points that lie `spread` around so many places, `center` away from zero, some of them twice."""
+    """Return points that lie `spread` around a number of places, `center` away from zero, some of them twice."""
     rng = np.random.default_rng(seed)
     places = center + rng.standard_normal((clusters, features))
     found = places[rng.integers(0, clusters, points)] + spread * rng.standard_normal((points, features))
@@ -140,14 +140,14 @@ def test_bounds_leave_no_neighbor_out(
     assert bounded(op.points, k, op.factor, metric, op.p)
     x = scattered(3, features, seed + 1, spread, center, clusters)
     x[0] = places[-1] * (1 + 2.0**-40)
-    x[1] *= 2 if center else 1e3  # no further: there all distances would be one, but for what rounding leaves of them
+    x[1] *= 2 if center else 1e3  # no further: there all distances would differ by rounding alone
     with by_bounds(of_parts):
         np.testing.assert_allclose(run_kernel(op, [x], device, torch.float64), run_reference(op, [x]), rtol=1e-12)
 
 
 @contextmanager
 def by_bounds(of_parts: bool) -> Iterator[None]:
-    """Search few rows too by bounds, of parts of tiles or of groups, within the block."""
+    """Search by bounds for few rows too, of parts of tiles or of groups, within the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nearest, "LISTED", dict.fromkeys(nearest.LISTED, 0))
         if not of_parts:
@@ -186,7 +186,7 @@ def test_row_bits_of_searches_in_groups_do_not_depend_on_the_batch(device: torch
 def test_small_and_large_batches_are_searched_alike(
     device: torch.device, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program looks at several groups of few rows together, at one of many."""
+    """A program looks at several groups together for few rows, at one group for many."""
     op, widths = ops.IN_GROUPS[name]
     x = inputs_for(list(widths), 2, 5)
     with by_bounds(of_parts=False):

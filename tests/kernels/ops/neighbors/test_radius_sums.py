@@ -41,7 +41,7 @@ def test_means_are_the_reference_s(device: torch.device, features: int, outputs:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_points_that_products_cannot_tell_apart(device: torch.device, weighted: bool) -> None:
-    """On spheres just as large as the radius, and a few units in the last place larger and smaller."""
+    """Points lie on spheres of exactly the radius, and a few units in the last place larger and smaller."""
     rng = np.random.default_rng(weighted)
     x, factor = rng.standard_normal((4, 5)), drawn_factor(5, weighted)
     points = 8 * rng.standard_normal((1500, 5))

@@ -1,4 +1,4 @@
-"""Searches for few rows, by exact distances to all points or by bounds of parts: those for many find the same."""
+"""Searches for few rows, by exact distances to all points or by bounds of parts, find the same as those for many."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ NEVER = {True: 0, False: 0}
 
 
 def tied(count: int, features: int) -> np.ndarray:
-    """Return points on a small grid, of which many are equal or equally far away."""
+    """Return points on a small grid, many of them equal or equally far away."""
     return np.random.default_rng(features).integers(-2, 3, (count, features)).astype(np.float64)
 
 
@@ -43,7 +43,7 @@ def test_every_way_answers_alike(
 
 
 def test_parts_that_bounds_cannot_tell_apart(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All points lie within what float16 rounds off, so that every part has to be looked at."""
+    """All points lie within float16's rounding error, so that every part has to be searched."""
     rng = np.random.default_rng(3)
     points = np.ones((1100, 2)) + 2.0**-40 * rng.integers(-9, 10, (1100, 2))
     points[0] = 1e4

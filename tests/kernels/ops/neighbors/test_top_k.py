@@ -1,4 +1,4 @@
-"""What keeps the nearest of points: the same as a stable sort, whatever distances are equal, infinite or absent."""
+"""The top-k of points: the same as a stable sort, whichever distances are equal, infinite or absent."""
 
 import numpy as np
 import pytest

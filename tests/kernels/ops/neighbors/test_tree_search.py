@@ -1,4 +1,4 @@
-"""The search of a tree, repeated: the points that scikit-learn's own tree finds, where many are equally near."""
+"""The repeated search of a tree: the points that scikit-learn's own tree finds if many are equally near."""
 
 import dataclasses
 from typing import Any
@@ -55,7 +55,7 @@ def fitted(kind: Any, metric: str, points: np.ndarray, leaf_size: int) -> Any:
 def test_the_search_finds_the_points_of_scikit_learns_tree(
     kind: Any, metric: str, points: int, features: int, neighbors: int, leaf_size: int, draw: str, few: bool, seed: int
 ) -> None:
-    """Whether distances to all points are known from the start or only found where the search goes."""
+    """The same points are found if all distances are known at the start and if the search computes them on its way."""
     if metric == "minkowski" and draw == "rounded":
         draw = "whole"  # the C library's pow rounds cubes in its own way
     rng = np.random.default_rng(seed)

@@ -83,7 +83,7 @@ def test_digits_are_emulated_to_the_bit(device: torch.device, activation: str) -
 def test_a_rows_digits_do_not_depend_on_its_batch(
     device: torch.device, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor on how many rows and units a program takes at once, nor on whether it keeps the weights."""
+    """They do not depend either on the rows and units of a program, or on whether it keeps the weights."""
     op = dense_layers(40, 70, 20, 3, activation=activation, precision="int8")
     (x,) = inputs_for([40], 70)
     many = run_kernel(op, [x], device, torch.float64)
@@ -127,7 +127,7 @@ def test_wide_layers_of_few_rows_have_the_bits_of_many(
 def test_hopper_layers_have_the_bits_of_plain_ones(
     widths: tuple[int, ...], rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the number of rows, the network, the magnitude of its rows, and the type of its answers."""
+    """This holds for any number of rows, network, magnitude of rows, and type of answers."""
     device, launched = torch.device("cuda"), []
     if not has_warp_groups(device):
         pytest.skip("needs a GPU of compute capability 9.0 and a version of the Triton language seen there")
@@ -154,7 +154,7 @@ def test_hopper_layers_have_the_bits_of_plain_ones(
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [1, 16, 300, 1024])
 def test_launches_that_begin_early_have_the_bits_of_those_that_wait(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of many calls in a row, none of which waits for the one before on the host."""
+    """Many calls follow each other, and none waits on the host for the one before."""
     device = torch.device("cuda")
     if not has_dependent_launches(device):
         pytest.skip("needs a GPU of compute capability 9.0")
@@ -170,7 +170,7 @@ def test_launches_that_begin_early_have_the_bits_of_those_that_wait(rows: int, m
 
 
 def test_which_networks_take_the_hopper_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were measured to take less time so."""
+    """Networks take it that were measured to be faster with it."""
     monkeypatch.setattr(int8_fused, "has_warp_groups", lambda _: True)
     many, wide, device = int8_fused.MANY_ROWS, (64, 256, 256, 4), torch.device("cuda")
     assert int8_fused.takes_warp_groups(many, wide, "relu", device)
@@ -187,7 +187,7 @@ def test_which_networks_take_the_hopper_kernel(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_layers_are_computed_without_gluon(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that an entry loads imports the module that needs it, and plain kernels answer however many rows."""
+    """No module that an entry loads imports the one that needs Gluon, and plain kernels answer any number of rows."""
     monkeypatch.setitem(sys.modules, "triton_regressors.kernels.ops.networks.int8_hopper", None)
     monkeypatch.setattr(int8_fused, "has_warp_groups", lambda _: False)
     op = dense_layers(9, 150, 150, 3, precision="int8")
@@ -228,7 +228,7 @@ def test_features_and_units_of_unlike_magnitudes(device: torch.device) -> None:
 
 
 def test_a_gpu_holds_the_tables_of_one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the language multiplies no int8 that is float64."""
+    """It is float64 if the Triton language multiplies no int8 there."""
     op = dense_layers(5, 9, 2, precision="int8")
     here = torch.device("cpu")
     assert op.on_device(here) is op

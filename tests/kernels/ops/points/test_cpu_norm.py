@@ -14,9 +14,9 @@ from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 
 
 def process(spread: float, points: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what a Gaussian process of points that far apart, in length scales, explains rows with.
+    """Return the parts of a Gaussian process's variance, for points that far apart in length scales.
 
-    That is the weight, functions of rows and points, and the variances that scikit-learn's way explains.
+    These are the weight, functions of rows and points, and the variances that scikit-learn computes.
     """
     rng = np.random.default_rng(0)
     places = spread * rng.standard_normal((points, 3))

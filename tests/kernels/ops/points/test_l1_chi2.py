@@ -1,4 +1,4 @@
-"""Metrics from columns: what is emulated against long doubles, and kernels against both."""
+"""Metrics from columns: the emulation against long doubles, and kernels against both."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the 
 
 
 def long_metric(z: np.ndarray, points: np.ndarray, metric: str) -> np.ndarray:
-    """Return the metric of rows and points as its formula says."""
+    """Return the metric of rows and points by its formula."""
     a, b = z[:, None].astype(np.longdouble), points.astype(np.longdouble)
     if metric == "manhattan":
         terms = np.abs(a - b)
@@ -41,7 +41,7 @@ def test_manhattan_is_off_by_half_a_unit_of_each_number(features: int) -> None:
 
 
 def test_sums_of_differences_fit_32_bits() -> None:
-    """Of the largest numbers that rows and points may have, in one feature or in many."""
+    """The largest numbers that rows and points may have are tried, in one feature and in many."""
     for features in (1, 3, 1000):
         points = np.zeros((2, features))
         points[1] = 1e5

@@ -15,7 +15,7 @@ from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 
 PAIRS = "float32 pairs"
 EXPONENTIAL = 1.1e-8
-"""How far a function may be off that is at most 1."""
+"""The largest error of a function whose values are at most 1."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the interpreter computes with NumPy
 
@@ -104,7 +104,7 @@ def test_emulated_chi2_is_off_by_a_trifle() -> None:
 
 
 def test_what_pairs_of_columns_are_for() -> None:
-    """One target's sum of an exponential function, of points that columns are made of."""
+    """It needs one target's sum of an exponential function, with points that have columns."""
     for name in ("laplacian", "chi2"):
         op = pairwise_affine(name, 9, 40)
         assert PAIRS in op.precisions()

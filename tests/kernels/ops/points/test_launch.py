@@ -1,4 +1,4 @@
-"""How a sum over points is shared among programs: what fits a GPU, and what few rows take."""
+"""The division of a sum over points among programs: shapes that fit a GPU, and shapes for few rows."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_few_rows_take_smaller_blocks_where_these_were_tried() -> None:
 def test_few_rows_have_the_bits_that_they_have_among_many(
     device: torch.device, name: str, features: int, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether they are prepared by a kernel of their own or not, and in smaller blocks, which no CPU has by itself."""
+    """Rows may be prepared by a kernel of their own or not, and in smaller blocks, which no CPU has by itself."""
     op = pairwise_affine(name, features, 150, 1, 2).in_precision(precision)
     (x,) = inputs_for([features], 80)
     together = run_kernel(op, [x], device, torch.float64)

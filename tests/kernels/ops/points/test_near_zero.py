@@ -19,7 +19,7 @@ from triton_regressors.kernels.ops.points.near_zero import NEAR
 FEATURES, POINTS = 20, 200
 OF_A_POINT = {"ten digits": 1e-9, "float32 pairs": 2e-8}
 AT_THE_LIMIT = {"ten digits": 2e-8, "float32 pairs": 2e-8}
-"""Of a distance about the least that comes from products."""
+"""The largest error at a distance about the smallest that comes from products."""
 FORMS = ["matrix in ten digits", "ten digits", "float32 pairs", "ten digits to 3"]
 forms = pytest.mark.parametrize("form", FORMS)
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the interpreter computes with NumPy
@@ -101,7 +101,7 @@ def test_the_bits_of_a_row_depend_on_no_other_row(device: torch.device, form: st
 
 
 def test_a_point_alone_in_its_block_has_the_bits_of_its_copies_in_others(device: torch.device) -> None:
-    """Of a row's distances one comes from differences in the first block, and 64 do in the second."""
+    """One distance of a row comes from differences in the first block, and 64 do in the second."""
     op, _ = matern("matrix in ten digits", copies=slice(64, 130))
     x = mixed_rows(op, 70)
     found = run_kernel(op, [x], device, torch.float64)

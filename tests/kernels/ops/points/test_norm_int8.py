@@ -1,4 +1,4 @@
-"""Squared norms by digits: as close to float64 as they say, as the exporter emulates them, and alike in every batch."""
+"""Squared norms by digits: as close to float64 as promised, equal to the emulation, and alike in every batch."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ FEATURES, TARGETS = 370, 363
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have functions in digits on any GPU, as those with few float64 units have them."""
+    """Have functions in digits on any GPU, as on those with few float64 units."""
     monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise.has_many_float64_units", lambda _: False)
 
 
 def norm(seed: int = 0) -> SquaredNorm:
-    """Return the norm by a triangle whose diagonal is the largest of it, as that of a Gaussian process is."""
+    """Return the norm by a triangle with its largest numbers on the diagonal, as in a Gaussian process."""
     rng = np.random.default_rng(seed)
     weight = np.triu(0.05 * rng.standard_normal((FEATURES, TARGETS)))
     np.fill_diagonal(weight, rng.uniform(1, 9, TARGETS))
@@ -34,7 +34,7 @@ def rows(count: int, seed: int = 1) -> np.ndarray:
 
 
 def test_norms(device: torch.device) -> None:
-    """What is lost is a share of a row's largest number about its middle times a column's above the diagonal."""
+    """The error is a share of a row's largest number about its middle times a column's above the diagonal."""
     op, x = norm(), rows(20)
     x[3] = 0.0
     x[4] *= 1e6
@@ -53,7 +53,7 @@ def test_norms(device: torch.device) -> None:
 
 
 def test_a_row_has_the_same_bits_in_every_batch(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever blocks its batch is computed in, and with matrix units or without."""
+    """They do not depend on the blocks of the batch, nor on matrix units."""
     op, x = norm(), rows(18)
     together = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(run_kernel(op, [x[:14:-1].copy()], device, torch.float64), together[:14:-1])
@@ -68,7 +68,7 @@ def test_a_row_has_the_same_bits_in_every_batch(device: torch.device, monkeypatc
 def test_gpus_with_many_float64_units_make_products_with_them(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of so few features that float64 takes differences, digits take less time there too."""
+    """Digits are faster there too if features are so few that float64 takes differences."""
     for features, keeps in ((9, False), (19, True)):
         op = pairwise("rbf", features, 70).in_precision("ten digits")
         x = np.random.default_rng(0).standard_normal((2, features))

@@ -1,4 +1,4 @@
-"""Sums in pairs of float32 numbers: what they are for, and kernels against float64 and against what is emulated."""
+"""Sums in pairs of float32 numbers: their use, and kernels against float64 and against the emulation."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def in_pairs(name: str, features: int, points: int = 150) -> PairwiseAffine:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("features", [2, 20])
 def test_sums_in_pairs_have_eight_digits(device: torch.device, name: str, features: int) -> None:
-    """They are a hundred times closer than in float32, and what the exporter emulates is as close."""
+    """They are a hundred times closer than in float32, and the exporter's emulation is as close."""
     op = in_pairs(name, features)
     (x,) = inputs_for([features], 40)
     expected = run_reference(op, [x])
@@ -41,7 +41,7 @@ def test_rows_that_are_points_and_rows_far_away(device: torch.device, name: str)
     x = x / op.factor + op.shift
     expected = run_reference(op, [x])
     unit = np.maximum(np.abs(op.weight).sum(), np.abs(expected))  # each function is off by at most 1.1e-8
-    rows = slice(18) if name == "polynomial" else slice(None)  # of which answers are larger than float32 numbers
+    rows = slice(18) if name == "polynomial" else slice(None)  # the other answers are larger than float32 numbers
     assert np.abs((run_kernel(op, [x], device, torch.float64) - expected)[rows] / unit[rows]).max() <= 1.1e-8
 
 
@@ -97,11 +97,11 @@ def test_gpus_with_many_float64_units_use_them_where_that_is_faster(monkeypatch:
     assert short.on_device(torch.device("cpu")) is short
     monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise_affine.shared_memory", lambda device: 0)
     assert in_pairs("rbf", 20).on_device(torch.device("cpu")).precision == "ten digits"
-    assert in_pairs("chi2", 20).on_device(torch.device("cpu")).precision == PAIRS  # which no matrix units make
+    assert in_pairs("chi2", 20).on_device(torch.device("cpu")).precision == PAIRS  # these need no matrix units
 
 
 def test_what_pairs_are_for() -> None:
-    """One target's sum, of a function that they have and numbers that are not too large for them."""
+    """They take one target's sum, of a function in pairs, with numbers that are not too large."""
     assert all(PAIRS in pairwise_affine(name, 5, 9).precisions() for name in NAMES)
     for name in ("laplacian", "chi2", "cosine", "power 2.5", "sine", "table", "constant"):
         assert PAIRS not in pairwise_affine(name, 5, 9).precisions()

@@ -48,7 +48,7 @@ def test_pairwise(device: torch.device, name: str, features: int, points: int, r
         assert run_reference(op, inputs_for([features], 0)).shape == (0, points)
         return
     magnitude = 1.0
-    if FUNCTIONS[name]["profile"] == "power":  # of the largest base, where products of either sign cancel
+    if FUNCTIONS[name]["profile"] == "power":  # of the largest base, with products of either sign that cancel
         magnitude = float(np.abs(run_reference(op, inputs_for([features], rows, seed))).max())
     elif name == "table":  # a drawn table has steps of size one; the pieces' ends are not to be drawn
         magnitude = 10.0
@@ -90,7 +90,7 @@ def test_pairwise_affine(
 def test_precisions(
     device: torch.device, name: str, features: int, points: int, targets: int, parts: int, rows: int, seed: int
 ) -> None:
-    """The kernel is as close to float64 as the precision's name says, and what the exporter emulates is as far off."""
+    """The kernel is as close to float64 as the precision's name says, and so is the exporter's emulation."""
     exact = pairwise_affine(name, features, points, targets, parts, seed)
     (x,) = inputs_for([features], rows, seed)
     double = [x.astype(np.float64)]
@@ -160,7 +160,7 @@ def test_distances_of_rows_that_are_points_have_ten_digits(device: torch.device,
 
 @pytest.mark.parametrize("features", [3, 20])
 def test_weights_may_be_part_of_the_exponents(device: torch.device, features: int) -> None:
-    """Of either sign, of any size, and zero: as far from every point as a row may be, the sum of nothing is zero."""
+    """Weights have either sign, any size, or are zero: a row as far from every point as possible has the sum zero."""
     op = pairwise_affine("rbf", features, 150, 1, 2).in_precision("ten digits")
     weight = op.weight * 10.0 ** np.random.default_rng(0).integers(-30, 31, op.weight.shape)
     weight[[0, 7, 149]] = 0.0

@@ -34,7 +34,7 @@ def expected(op: TreeEnsemble, x: np.ndarray) -> np.ndarray:
 
 
 def bits(numbers: np.ndarray) -> np.ndarray:
-    """Return the bits of numbers that are float32 ones, of every NaN the same."""
+    """Return the bits of float32 numbers, the same for every NaN."""
     single = numbers.astype(np.float32)
     assert np.array_equal(single, numbers, equal_nan=True)
     return np.where(np.isnan(single), np.float32(np.nan), single).view(np.int32)
@@ -79,7 +79,7 @@ def test_sums(
 
 @pytest.mark.parametrize("form", ["plain", "quads"])
 def test_any_tile_gives_these_bits(device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    """So do rows that wait in several parts, and those whose neighbours miss a number."""
+    """Rows that wait in several parts have them too, and rows whose neighbours miss a number."""
     monkeypatch.setattr(float32_sum, "LARGEST_SCRATCH", 1)
     for width in (1, 2):
         op = ordered_ensemble(6, 12, 4, 2, outputs=width, seed=width)
@@ -103,7 +103,7 @@ def test_a_row_has_the_same_bits_in_every_batch(device: torch.device) -> None:
 
 
 def test_the_order_is_that_of_the_roots(device: torch.device) -> None:
-    """Trees of unlike depth descend in another order than they are added in."""
+    """Trees of different depths descend in another order than that of their sum."""
     op = ordered_ensemble(3, 20, 5, stop=0.5, seed=4)
     shuffled = dataclasses.replace(op, roots=np.random.default_rng(0).permutation(op.roots).astype(np.int32))
     (x,) = inputs_for([3], 10)

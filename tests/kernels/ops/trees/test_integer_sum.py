@@ -1,4 +1,4 @@
-"""Sums of trees in parts, which larger ensembles than these are launched with."""
+"""Sums of trees in parts, as larger ensembles than these are launched."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from triton_regressors.kernels.ops.trees.launch import Tile
 def test_parts_add_up_to_the_sum(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, trees: int, outputs: int, scratch: int
 ) -> None:
-    """Also where few rows' parts wait at a time, and where the last part has fewer trees than the others."""
+    """The bits are the same also if few rows' parts wait at a time, and if the last part has fewer trees."""
     monkeypatch.setattr(integer_sum, "tree_tile", lambda *_: Tile(4, 8, min(outputs, 2), 8, "quads", 4, parts=True))
     monkeypatch.setattr(integer_sum, "LARGEST_SCRATCH", scratch)
     op = tree_ensemble(6, trees, 4, outputs, divisor=3.0)

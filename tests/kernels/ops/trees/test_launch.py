@@ -1,4 +1,4 @@
-"""Tiles of tree ensembles: what follows the rows, and where a table of features is worth its while."""
+"""Tiles of tree ensembles: sizes that follow the rows, and ensembles for which a table of features pays."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sums of linear leaves: what a loop over rows, trees and terms makes, with missing and infinite numbers."""
+"""Sums of linear leaves: the same as a loop over rows, trees and terms, with missing and infinite numbers."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def expected(op: LinearLeaves, leaves: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def drawn_inputs(op: LinearLeaves, trees: int, features: int, rows: int, seed: int) -> list[np.ndarray]:
-    """Return leaves, and rows in which a tenth of the numbers is missing."""
+    """Return leaves, and rows with a tenth of their numbers missing."""
     rng = np.random.default_rng(seed)
     x = np.where(rng.random((rows, features)) < 0.1, np.nan, rng.standard_normal((rows, features)))
     return [rng.integers(0, len(op.constant), (rows, trees)).astype(np.float32), x.astype(np.float32)]

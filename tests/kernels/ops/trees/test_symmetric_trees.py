@@ -86,7 +86,7 @@ def test_sums(
     missing: bool,
     seed: int,
 ) -> None:
-    """Of numbers, and of what decisions treat apart: NaN, infinity, zeros, denormal and the largest numbers."""
+    """Rows hold ordinary numbers and special ones for decisions: NaN, infinity, zeros, denormals and the largest."""
     op = symmetric_trees(features, depths, outputs, seed, dtype, questions)
     (x,) = inputs_for([features], rows, seed)
     if missing:
@@ -129,19 +129,19 @@ def test_trees_that_ask_nothing_need_no_questions(device: torch.device) -> None:
 
 
 def test_more_borders_than_a_column_has(device: torch.device) -> None:
-    """Each border of a feature is asked about, those at both sides of where a column ends among them."""
+    """Each border of a feature is asked about, and so are the borders on both sides of a column's end."""
     borders = 2 * MOST_BORDERS + 5
     op = symmetric_trees(1, [4] * (borders // 4 + 1), questions=borders)
     op.missing[:], op.asked[:] = np.arange(borders) % 2, np.arange(len(op.asked)) % borders
     columns = count_columns(op.feature, op.threshold, op.missing)
-    assert len(columns.asked) == 4  # of those where NaN is yes, and of those where it is no, 127 and some more each
+    assert len(columns.asked) == 4  # 127 and some more for NaN as yes, and the same for NaN as no
     assert np.array_equal(np.sort(columns.borders, axis=0), columns.borders)
     x = np.append(np.sort(op.threshold), [np.nan, np.inf, -np.inf]).astype(np.float32)[:, None]
     check(op, x, device)
 
 
 def test_tiles_and_parts_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of rows chooses how rows and trees are shared; sums of integers do not mind."""
+    """The number of rows chooses how rows and trees are shared; sums of integers do not depend on it."""
     tiles = [tile_of(rows, 1000, 1) for rows in (1, 300, 4_000, 20_000, 1_000_000)]
     assert all(first != second for first, second in itertools.combinations(tiles, 2))
     (x,) = inputs_for([3], 45)

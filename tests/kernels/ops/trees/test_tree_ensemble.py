@@ -115,7 +115,7 @@ def test_leaves(device: torch.device, features: int, trees: int, depth: int, row
 def test_categories_and_missing(
     device: torch.device, trees: int, sets: int, words: int, dtype: type, rounding: str, rows: int, seed: int
 ) -> None:
-    """Categories, numbers that are none, fractions, and NaN, at numeric and categorical nodes alike."""
+    """Rows hold categories, numbers that are no category, fractions and NaN, at numeric and categorical nodes alike."""
     op = tree_ensemble(4, trees, 4, 1, seed, dtype, sets, words=words, rounding=rounding)
     last = 32 * words - 1
     asked = [0, -0.0, 1, 31, 32, 7.25, last - 2, last - 1, last - 0.5, last, last + 1, 2**24, 2**31, 2**32 + 1, 1e30]
@@ -128,7 +128,7 @@ def test_categories_and_missing(
 def test_rows_with_missing_numbers_among_others(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, form: str, parts: bool
 ) -> None:
-    """A tile whose rows are complete goes down nodes of its own; the others know where NaN goes."""
+    """A tile of complete rows descends through nodes of its own; other tiles use nodes that know where NaN goes."""
     monkeypatch.setattr(integer_sum, "tree_tile", lambda *_: Tile(8 if parts else 16, 8, 1, 8, form, 4, parts=parts))
     op = tree_ensemble(6, 20, 5)
     assert len(op.parameters()[form])
@@ -189,7 +189,7 @@ def test_many_outputs(device: torch.device, output: str) -> None:
 
 
 def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of rows chooses the tile; sums of integers do not mind."""
+    """The number of rows chooses the tile; sums of integers do not depend on it."""
     tiles = [tree_tile(rows, 40, 2, 3, 400, True, CPU) for rows in (1, 1_000, 20_000)]
     assert all(first != second for first, second in itertools.combinations(tiles, 2))
     (x,) = inputs_for([3], 40)

@@ -1,4 +1,4 @@
-"""Quads: what a walk through their bits reaches is what a walk through the nodes reaches."""
+"""Quads: a walk through their bits reaches the same leaf as a walk through the nodes."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from triton_regressors.kernels.ops.trees.two_level_nodes import Quads, pack_quad
 
 
 def walk_quads(quads: Quads, bits: int, tree: int, x: np.ndarray) -> tuple[int, int]:
-    """Return what the leaf holds that one row reaches, and how many quads lie above it, as the module describes."""
+    """Return the value of the leaf that one row reaches, and the number of quads above it, as the module describes."""
     group, slot, steps = int(quads.roots[tree]), 0, 0
     while True:
         low, high = (int(word) & 2**64 - 1 for word in quads.words[group, slot])

@@ -1,0 +1,24 @@
+"""Benchmarks on a machine without the device that they need."""
+
+import pytest
+import torch
+
+from benchmarks import run
+from benchmarks.cpu import libraries
+from benchmarks.gpu import families, host_to_host, kernels, unlike_rows
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a CUDA device, and this is about none")
+def test_an_engine_without_its_device_says_why():
+    with libraries.Worker("triton") as worker:
+        assert worker.load("ridge", 1) == "torch finds no CUDA GPU"
+        assert not worker.able
+    assert run.missing("gpu.kernels") == "torch finds no CUDA GPU"
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        kernels.run(None)
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        families.run(None, families.FAMILIES)
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        unlike_rows.run(None, unlike_rows.FAMILIES)
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        host_to_host.run(None, list(host_to_host.WORKS))
