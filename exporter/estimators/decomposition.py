@@ -43,7 +43,7 @@ def lower_pca(pca: Any, x: Value, builder: Builder) -> Value:
     """`z = x componentsᵀ − mean componentsᵀ`, divided by the components' standard deviations if `whiten` is set."""
     spread = np.sqrt((pca.components_**2 * pca.explained_variance_[:, None]).sum(0) + pca.noise_variance_)
     builder.profile.note_scale(x.features, pca.mean_, _positive(spread))
-    # As in scikit-learn, a PCA fitted on float32 projects its mean in float32, which shows in its answers.
+    # A PCA fitted on float32 projects its mean in float32, as in scikit-learn, which shows in its answers.
     multiply = np.matmul if pca.components_.dtype == np.float32 else product
     weight, intercept = _float64(pca.components_.T), -_float64(multiply(pca.mean_.reshape(1, -1), pca.components_.T))[0]
     if pca.whiten:

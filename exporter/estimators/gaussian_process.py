@@ -264,9 +264,9 @@ def matern_table(nu: float) -> np.ndarray:
     """Return the Matern kernel of the distance in length scales as a table for `table_profile`, `[pieces, terms]`.
 
     `f(d) = 2^(1 − ν) / Γ(ν) · tᵛ K_ν(t)` with `t = √(2 ν) d`, `K_ν` the modified Bessel function of the second kind. On
-    each quarter of an octave it is interpolated at Chebyshev nodes, which is exact to about 1e-15, since `f` is analytic
-    except at zero. The first piece begins at 2⁻⁵², which scikit-learn uses for a distance of zero. The last one ends
-    where `f` is negligible.
+    each quarter of an octave it is interpolated at Chebyshev nodes, which is exact to about 1e-15, since `f` is
+    analytic except at zero. The first piece begins at 2⁻⁵², which scikit-learn uses for a distance of zero. The last
+    one ends where `f` is negligible.
     """
     terms = np.arange(TABLE_TERMS)
     angles = np.pi * (terms + 0.5) / TABLE_TERMS
