@@ -168,7 +168,7 @@ def _are_strings(categories: np.ndarray) -> bool:
 
 
 def _are_large(categories: np.ndarray) -> bool:
-    """Return whether a feature's categories are whole numbers of which float64 cannot hold some."""
+    """Return whether a feature's categories are whole numbers, some of them too large for float64 to hold exactly."""
     return categories.dtype.kind in "iu" and bool((np.abs(categories.astype(np.float64)) >= EXACT).any())
 
 

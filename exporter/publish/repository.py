@@ -144,7 +144,7 @@ def publish(
                 written.rename(repository / name)
                 return Entry(repository / name, first)
             except OSError as error:
-                if error.errno not in TAKEN:  # else another export was first
+                if error.errno not in TAKEN:  # otherwise another export was first
                     raise
 
 
@@ -261,7 +261,7 @@ def _make_locked(parent: Path) -> tuple[Path, int]:
             lock = _open(staging)
             with suppress(OSError):  # without locks on this file system, no export can take this one for stale either
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            if staging.exists():  # else another export had locked it first, and took it for stale
+            if staging.exists():  # otherwise another export had locked it first, and took it for stale
                 return staging, lock
             os.close(lock)
 
