@@ -109,7 +109,7 @@ def test_a_search_that_is_not_scikit_learns_is_not_repeated(monkeypatch: pytest.
         distance, index = search(*given)
         return distance, torch.arange(index.shape[1]).repeat(len(index), 1)
 
-    monkeypatch.setattr("triton_regressors.exporter.search_tree.search", smallest)
+    monkeypatch.setattr("triton_regressors.exporter.estimators.search_tree.search", smallest)
     plan = compile_estimator(estimator, sample=SAMPLE, ties="accept").plan
     assert [type(step.operation) for step in plan.steps] == [Neighbors]
 
