@@ -88,20 +88,20 @@ def section(subject: Figures) -> str:
 
 
 def repaid(subject: Figures, level: str) -> str:
-    """Return after how many calls a level's compiling is repaid by what it gains on torch eager."""
+    """Return the number of calls after which the time gained on torch eager exceeds a level's compile time."""
     levels = subject["levels"]
     gained = levels[EAGER]["host_us"] - levels[level]["host_us"]
     return f"{levels[level]['compile_s'] * 1e6 / gained:,.0f}" if gained > 0 and level != EAGER else "–"
 
 
 def times(subjects: Mapping[str, Figures], level: str, other: str, key: str = "median_us") -> str:
-    """Return from how many to how many times another level's time a level takes, over all subjects."""
+    """Return the range of a level's time in multiples of another level's, over all subjects."""
     ratios = [subject["levels"][level][key] / subject["levels"][other][key] for subject in subjects.values()]
     return f"{min(ratios):.2f} to {max(ratios):.2f} times"
 
 
 def bought(subjects: Mapping[str, Figures]) -> str:
-    """Return what each step bought, and when it is worth it."""
+    """Return the section on each step's gain, and when it is worth it."""
     block, messages = subjects["block"]["levels"], subjects["messages"]["levels"]
     held = {level: f"{messages[level]['peak_mb']:,.0f} MB" for level in messages}
     return f"""## What each step bought, and when it is worth it
@@ -149,6 +149,6 @@ def page(document: Figures, directory: str) -> str:
 
 
 def committed() -> str:
-    """Return the page that the committed results give."""
+    """Return the page for the committed results."""
     found = min(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
     return page(json.loads(found.read_text(encoding="utf-8")), found.parent.name)
