@@ -22,8 +22,8 @@ INTRODUCTION = """## GPUs with little float64
 T4, A10, L4 and L40S have two float64 units a multiprocessor, a 32nd or a 64th of their float32 units. Made by
 `python -m benchmarks.architectures`, which needs no GPU: it compiles every kernel for each of them, counts what the
 machine code executes, and divides by the published rates. The figures are bounds, in nanoseconds a row of a large
-batch: no run can be faster, and real ones are slower. Behind each stands what bounds it, and in brackets how many times
-longer that is than the same kernel would take if its float64 instructions took no time."""
+batch: no run can be faster, and real ones are slower. Behind each figure stands its cause, and in brackets the bound as
+a multiple of the time that the same kernel would take if its float64 instructions took no time."""
 
 
 def architectures_section() -> str:
@@ -42,11 +42,11 @@ def section(document: Mapping[str, Any]) -> str:
     return "\n\n".join(
         [
             INTRODUCTION,
-            "Rows that come over the bus, as those of requests do:",
+            "Rows that come over the bus, like the rows of requests:",
             table(header, alignment, bounds_rows(cases, named, bus=True)),
             "Rows that are in GPU memory already:",
             table(header, alignment, bounds_rows(cases, named, bus=False)),
-            "What was divided by (matrix products dense, with float32 sums; the bus in each direction):",
+            "The published rates (matrix products dense, with float32 sums; the bus in each direction):",
             rates_table(named),
         ]
     )

@@ -31,18 +31,18 @@ from benchmarks.served_tables import (
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 LATER = (
-    "[What a GPU is worth](worth.md) times more models on a GPU in this way, and later: of large batches its figures "
-    "are the newer ones."
+    "[What a GPU is worth](worth.md) times more models on a GPU in the same way. It was measured later, so its figures "
+    "for large batches are the newer ones."
 )
 SHOWN_ROWS = (1, 64, 1024, 4096, 65536)
 
 INTRODUCTION = """# Benchmarks
 
-Made by `python -m benchmarks.tables`; do not edit. How this is measured, what the figures do not say, and how to repeat
-it, is in [benchmarks/README.md](../benchmarks/README.md).
+Made by `python -m benchmarks.tables`; do not edit. [benchmarks/README.md](../benchmarks/README.md) describes the
+method, the limits of the figures, and how to repeat them.
 
-Scikit-learn searches its rows for NaN and infinity unless it is told not to, and so does an entry on the server; both
-are timed with that search and without.
+Scikit-learn searches its rows for NaN and infinity unless it is told not to, and an entry on the server does the same;
+both are timed with this search and without it.
 """
 
 
@@ -112,7 +112,7 @@ def predict_section(document: Document, where: str) -> str:
             f"In-process `predict`, host to host, median µs with a search for NaN / without{note(document)}:",
             latency,
             *[LATER] * any("triton" in point["timings"] for model in document["models"] for point in model["points"]),
-            "The batch size from which on an engine stays faster, among those measured:",
+            "The smallest measured batch size from which an engine stays faster:",
             table(header, *without_empty_columns(header, crossing)),
             *cost_of_fp64_in_process(document),
             f"![Latency by batch size]({where}/predict.png)",
@@ -132,7 +132,7 @@ def cost_of_fp64_in_process(document: Document) -> list[str]:
     if not rows:
         return []
     header = ["model", "engine", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes_shown(document))]
-    intro = "What numbers in FP64 cost: the time over that in FP32, in the same run, neither searching for NaN:"
+    intro = "The cost of numbers in FP64: the time over that in FP32, in the same run, without the search for NaN:"
     return [intro, table(header, "ll" + "r" * (len(header) - 2), rows)]
 
 
@@ -191,8 +191,8 @@ def kernels_section(document: Document, where: str) -> str:
     header = ["kernel", "rows", "µs", "of copy", "error", "fastest of torch", "µs", "error", "faster by"]
     return "\n\n".join(
         [
-            f"Kernels alone, median device time beside a copy of memory at {bandwidth:.2f} TB/s or more; errors are "
-            f"the largest, in standard deviations{note(document)}:",
+            f"Kernels alone: median device time beside a copy of memory at {bandwidth:.2f} TB/s or more, and the "
+            f"largest error in standard deviations{note(document)}:",
             table(header, "lrrrrlrrr", rows),
             f"![Share of copy bandwidth]({where}/kernels.png)",
         ]
@@ -209,9 +209,11 @@ def families_section(document: Document, where: str) -> str:
         cell = " / ".join(microseconds(timing["median_us"]) for timing in times)
         found.setdefault(name, {})[case["rows"]] = cell + (f", {case['peer_over_ours']:.1f} ×" if peer else "")
     worst = max(case["max_error"] for case in document["cases"])
-    intro = "The families' kernels alone, median device µs of ours / of the peer named behind the work, and how many "
-    intro += "times faster ours are; trees beside nvForest, tuned by its own `optimize`: from a call until the answers "
-    intro += f"are there. The largest error is {worst:.0e} standard deviations{note(document)}:"
+    intro = (
+        "The families' kernels alone: median device µs of ours / of the peer in brackets, and how many times faster "
+        "ours are. Trees are timed beside nvForest, tuned by its own `optimize`, from a call until its answers are "
+        f"complete. The largest error is {worst:.0e} standard deviations{note(document)}:"
+    )
     rows = [[name, *(cells.get(size, "–") for size in sizes)] for name, cells in found.items()]
     header = ["work", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)]
     return f"{intro}\n\n{table(header, 'l' + 'r' * len(sizes), rows)}"
@@ -235,8 +237,8 @@ def unlike_rows_section(document: Document, where: str) -> str:
         cells = [optional(ratios.get(kind), 1, ".2f") for kind in titles]
         rows.append([case["work"], f"{case['rows']:,}", microseconds(times["like"]["median_us"]), torch, *cells])
     header = ["work", "rows", "like the data, µs", "torch, µs", *titles.values()]
-    intro = "Rows unlike the data: median device µs for rows like it, torch's for these where a search has a peer, and "
-    intro += "the time for other rows over ours for those like the data"
+    intro = "Rows unlike the data: median device µs for rows like the data, torch's time for these if a search has a "
+    intro += "peer, and the time for other rows over our time for rows like the data"
     return f"{intro}{note(document)}:\n\n{table(header, 'l' + 'r' * (len(header) - 1), rows)}"
 
 
@@ -253,9 +255,9 @@ def host_to_host_section(document: Document, where: str) -> str:
         for case in document["cases"]
     ]
     intro = (
-        "From rows in host memory to answers there, median µs, beside the kernels alone and the rows' copy over the "
+        "From rows in host memory to answers in host memory: median µs, beside the kernels alone and the rows' copy "
+        "over the bus; the larger of these two bounds a large batch; 64 features"
     )
-    intro += "bus, the larger of which bounds a large batch; 64 features"
     header = ["work", "rows", "launches", "host to host", "kernels", "bus", "over the larger"]
     return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrr', rows)}"
 
@@ -270,9 +272,9 @@ def in_process_section(document: Document, where: str) -> str:
         found.setdefault(case["title"], {})[case["rows"]] = cell
     rows = [[title, *(cells.get(size, "–") for size in sizes)] for title, cells in found.items()]
     intro = (
-        "`tr.load`'s model in the caller's process, from a float32 tensor to a tensor on the same device, the search "
-        "for NaN included: median µs of a call until its answers are there, of ours / of torch's in float32 without "
-        "that search, by itself or as a captured graph, whichever is faster, and how many times faster ours is"
+        "`tr.load`'s model in the caller's process, from a float32 tensor to a tensor on the same device, with the "
+        "search for NaN: median µs of a call until its answers are complete, of ours / of torch's in float32 without "
+        "this search, eager or as a captured graph, the faster of the two, and how many times faster ours is"
     )
     header = ["model", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)]
     return f"{intro}{note(document)}:\n\n{table(header, 'l' + 'r' * len(sizes), rows)}"
@@ -306,9 +308,9 @@ def large_section(document: Document, where: str) -> str:
         "error",
     ]
     intro = (
-        "Large models: an export's time and memory, the model included, in brackets how many times the pickled model "
-        "or file; and how long a Triton server takes to load the entry, beside a do-nothing model; errors are the "
-        "largest, in standard deviations"
+        "Large models: an export's time and memory, the model included, in brackets as a multiple of the pickled model "
+        "or file; the time in which a Triton server loads the entry, beside a do-nothing model; and the largest error, "
+        "in standard deviations"
     )
     return f"{intro}{note(document)}:\n\n{table(header, 'lrrrrrrrr', rows)}"
 

@@ -123,18 +123,18 @@ def section(name: str, document: Document) -> str:
     return "\n\n".join(
         [
             f"## Time: {device} against {cores} cores",
-            "How many times faster the GPU answers; below 1 the CPU is ahead, and ~ is by the peer's rate at the "
-            f"largest batch that was timed{note(document)}.",
+            "The picture shows how many times faster the GPU answers. Below 1 the CPU is ahead, and ~ marks a ratio by "
+            f"the peer's rate at the largest batch that was timed{note(document)}.",
             f"![Ratios of times by model and batch size]({where}/worth.png)",
-            "The GPU's µs, and the number of rows in a call from which on it stays faster:",
+            "The GPU's µs, and the number of rows in a call from which the GPU stays faster:",
             table(header, "lrrrrr", rows),
             *missing(document),
             *wrong(document),
             f"## Money: {device} against {cores} cores",
-            f"Millions of rows a second at the best batch size, what a million of them cost in dollars "
-            f"(${usd:,.2f} an hour with the GPU, ${prices.CPU.usd_per_hour:,.3f} without), and which share of this "
-            f"GPU's rate {'an' if CHEAP.what[0] in 'AL' else 'a'} {CHEAP.what} at ${CHEAP.usd_per_hour:,.2f} has to "
-            "reach to be cheaper than the CPU:",
+            f"Millions of rows a second at the best batch size, the dollars for a million rows "
+            f"(${usd:,.2f} an hour with the GPU, ${prices.CPU.usd_per_hour:,.3f} without), and the share of this "
+            f"GPU's rate that {'an' if CHEAP.what[0] in 'AL' else 'a'} {CHEAP.what} at ${CHEAP.usd_per_hour:,.2f} has "
+            "to reach to be cheaper than the CPU:",
             table(costs, "lrrrrrr", money),
             f"![Dollars for a million rows by model]({where}/money.png)",
         ]
@@ -200,8 +200,8 @@ INTRODUCTION = """# When does a GPU make sense?
 
 Made by `python -m benchmarks.tables`; do not edit.
 
-It depends on the family, on the model's size and, above all, on how many rows come at a time. For one model, on your
-machine, ask the model itself:
+The answer depends on the family, on the model's size and, above all, on the number of rows at a time. For your model
+and your machine, these commands measure it:
 
 ```python
 import skops.io
@@ -217,25 +217,25 @@ triton-regressors describe diabetes.skops --advise
 ```
 
 It times both engines and the estimator's own `predict` at 1 to 65,536 rows, and suggests engine, instances and batch
-limit. Without a GPU it shows, beside this CPU's times, those of the measured model that is most like yours, and says
-which that is. `--gpu-price` and `--cpu-price` take your own prices.
+limit. Without a GPU it shows, beside this CPU's times, the times of the measured model that is most like yours, and
+names that model. `--gpu-price` and `--cpu-price` take your own prices.
 
 The figures below are host to host in one process: float32 rows in the caller's memory, answers in the caller's memory,
-medians of warm calls. The GPU's include the search for NaN that an entry makes. scikit-learn is called on float64 and
-on float32 rows and with the rows cut into a part for each core, and the fastest counts; onnxruntime has all cores, and
-the fastest graph that skl2onnx makes. A library whose answers differ from scikit-learn's float64 `predict` by more than
-0.01 standard deviations is not timed; where a call would take more than 0.1 s, larger batches are left out.
+medians of warm calls. The GPU's times include the search for NaN that an entry makes. scikit-learn is called on float64
+rows, on float32 rows and with the rows cut into a part for each core, and the fastest counts; onnxruntime has all
+cores, and the fastest graph that skl2onnx makes. A library whose answers differ from scikit-learn's float64 `predict`
+by more than 0.01 standard deviations is not timed; if a call would take more than 0.1 s, larger batches are left out.
 
-What they do not say: a served request takes some 150 µs in the Triton server whatever the model, so that a millisecond
-saved is felt there and ten microseconds are not. And a GPU host that waits for requests costs what a busy one costs:
-the dollars below are for hosts that are never idle."""
+The figures leave out two facts. A served request takes some 150 µs in the Triton server for any model, so saving a
+millisecond matters there and saving ten microseconds does not. A GPU host that waits for requests costs the same as a
+busy one: the dollars below are for hosts that are never idle."""
 
 NOTHING = """No figures are committed yet: `python -m benchmarks.worth` measures them, on a host with a GPU."""
 
 PRICES = f"""## Prices
 
-{prices.AS_OF}, Linux, as published tables of others had them (those of p5 and p5en without a date). They
-stand in `src/triton_regressors/prices.py` alone. The H200's is an eighth of a host with eight. Rates of a T4, an L4 or
-an A10G were not measured, which is why the table says what they need.
+{prices.AS_OF}, Linux, from tables published by others (those of p5 and p5en without a date). Only
+`src/triton_regressors/prices.py` holds them. The H200's price is an eighth of that of a host with eight. Rates of a T4,
+an L4 or an A10G were not measured, so the table says which rate they need.
 
 {_prices()}"""
