@@ -13,7 +13,7 @@ from tests.exporter.cases_float32 import FITTED, FLOAT32, holed, mixed, numbers
 from tests.server.conftest import Unload
 from tests.server.models import MAX_ROWS
 from triton_regressors import export
-from triton_regressors.clients.infer import Client
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.verify import verify
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.publish.config import ServingOptions

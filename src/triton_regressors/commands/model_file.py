@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from triton_regressors.commands.loading import import_modules, loading
+from triton_regressors.commands.lazy_imports import import_modules, loading
 
 WHAT, VERIFIED, READING = "What is exported", "How it is verified", "Reading the file"
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from triton_regressors import ExportError, export
-from triton_regressors.contract import contract_of
+from triton_regressors.describe.contract import contract_of
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document, read_golden

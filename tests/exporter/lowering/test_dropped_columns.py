@@ -16,13 +16,13 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import triton_regressors as tr
-from triton_regressors.clients.tensors import input_tensors, model_tensors
+from triton_regressors.clients.client.tensors import input_tensors, model_tensors
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.export import export
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.scoring.columns import Columns
-from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.entry_choice import read_config
 from triton_regressors.scoring.scorer import Scorer
 
 RANDOM = np.random.default_rng(0)

@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 
-from benchmarks.large import resident
+from benchmarks.served.large_exports import resident
 from triton_regressors.exporter.lowering.memory import hand_back
 
 

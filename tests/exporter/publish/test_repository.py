@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from tests.processes import running
 from triton_regressors import ExportError, export
-from triton_regressors.clients.tensors import input_tensors
+from triton_regressors.clients.client.tensors import input_tensors
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.repository import STAGING
 from triton_regressors.kernels.entry import find_entry, read_document, versions
