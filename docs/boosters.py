@@ -1,16 +1,16 @@
 """Counts wrong decisions and wrong bits of XGBoost's, LightGBM's and CatBoost's regressors on adversarial rows.
 
     python -m docs.boosters                     every estimator of these libraries in the test catalogue, a line each
-    python -m docs.boosters --only 'xgboost-*'  these cases alone
+    python -m docs.boosters --only 'xgboost-*'  only these cases
     python -m docs.boosters --pairs 10000       fewer pairs of a row and a tree than a million
 
-The rows lie at the thresholds and categories of each model, see `tests/exporter/adversarial.py`. A decision is wrong
-where a row reaches another leaf of a tree than the library says. How the plan numbers a leaf is read off the rows: to
-each of its leaves belongs the leaf of the library's that most of its rows have. XGBoost names no leaves of rows with
-infinity; their answers are compared. Of margins, which are sums of leaves before any function, XGBoost's bits are
-compared, and those of the float32 nearest to the others' float64. LightGBM compares in float64: of its estimators rows
-in float64 are tried as well, beside its thresholds by units of theirs. Exits with 1 where a decision is wrong, or a
-bit of XGBoost's.
+The rows lie at the thresholds and categories of each model, see `tests/exporter/adversarial.py`. A decision is wrong if
+a row reaches another leaf of a tree than the library says. The plan numbers leaves differently, so each of its leaves
+is matched with the library's leaf that most of its rows have. XGBoost names no leaves of rows with infinity; their
+answers are compared. Margins, which are sums of leaves before any function, are compared in bits: with XGBoost's own,
+and with the float32 nearest to the float64 of the other libraries. LightGBM compares in float64: its estimators also
+get rows in float64, beside its thresholds by units of float64. Exits with 1 if a decision or a bit of XGBoost's is
+wrong.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ PAIRS = 1_000_000
 AT_ONCE = 4096
 LIBRARIES = ("xgboost", "lightgbm", "catboost")
 DTYPES = {"lightgbm": ("float32", "float64")}
-"""The rows that are tried of a library that does not round them to float32."""
+"""The types of the rows for a library that does not round them to float32."""
 
 HEADER = f"{'variant':34}{'trees':>7}{'rows':>9}{'pairs':>11}{'wrong':>7}{'answers':>10}{'other bits':>12}{'ulp':>6}"
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was counted of one variant; `ulp` is the largest difference of an answer from the library's own."""
+    """The counts of one variant; `ulp` is the largest difference of an answer from the library's own."""
 
     name: str
     trees: int
@@ -76,33 +76,33 @@ class Found:
 
 
 def variants() -> dict[str, Case]:
-    """Return the cases of the catalogue whose estimator is one of these libraries' itself."""
+    """Return the cases of the catalogue whose estimator is itself one of these libraries' own."""
     return {name: case for name, case in CASES.items() if library_of(case.estimator) in LIBRARIES}
 
 
 def library_of(estimator: Any) -> str:
-    """Return the name of the package that an estimator's class is in."""
+    """Return the name of the package of an estimator's class."""
     return type(estimator).__module__.partition(".")[0]
 
 
 def count(name: str, case: Case, pairs: int, dtype: str = "float32") -> Found:
-    """Return what `compare` finds of a case."""
+    """Return the results of `compare` for a case."""
     return compare(name, *case.fitted(), pairs, dtype)
 
 
 def compare(
     name: str, estimator: Any, like: Any, pairs: int, dtype: str = "float32", engine: str = "auto", seed: int = 0
 ) -> Found:
-    """Compare at least so many pairs of a row and a tree, where there are trees, and as many rows' answers.
+    """Compare at least `pairs` pairs of a row and a tree, if there are trees, and the answers to these rows.
 
     Args:
-        name: what the estimator is called.
-        estimator: fitted.
+        name: the estimator's name in the table.
+        estimator: the fitted estimator.
         like: rows that it was fitted on.
-        pairs: how many.
-        dtype: of the rows, "float32" or "float64".
-        engine: what runs the plan.
-        seed: other rows for another one.
+        pairs: the least number of pairs.
+        dtype: the type of the rows, "float32" or "float64".
+        engine: the engine that runs the plan.
+        seed: the seed of the rows.
     """
     compilation = compile_estimator(estimator, sample=like, **({"input": "fp64"} if dtype == "float64" else {}))
     with _numbered_leaves(library_of(estimator)) as made:
@@ -133,9 +133,9 @@ def compare(
 
 @contextlib.contextmanager
 def _numbered_leaves(library: str) -> Iterator[list[tuple[Ensemble, Ensemble]]]:
-    """Yield the ensembles that a library's lowering will make, each with one that says where a row ends.
+    """Yield the ensembles of a library's lowering, each with another one that finds a row's leaves.
 
-    That one answers for each tree, in the library's order, with the number of the node or leaf in it.
+    The second one answers for each tree, in the library's order, with the number of the node or leaf in it.
     """
     made: list[tuple[Ensemble, Ensemble]] = []
 
@@ -161,7 +161,7 @@ def _numbered_leaves(library: str) -> Iterator[list[tuple[Ensemble, Ensemble]]]:
 
 
 def number_leaves(trees: SymmetricTrees) -> SymmetricTrees:
-    """Return the trees with an output for each of them, which is the number of the leaf in it."""
+    """Return the trees with an output for each tree: the number of the leaf that a row reaches."""
     leaves, count = 1 << trees.depth, len(trees.depth)
     tree = np.repeat(np.arange(count), leaves)
     values = np.zeros((len(tree), count))
@@ -170,7 +170,7 @@ def number_leaves(trees: SymmetricTrees) -> SymmetricTrees:
 
 
 def _of_leaves(plan: Plan, ensemble: Ensemble, numbered: Ensemble, dtype: str) -> Plan:
-    """Return a lowered plan for rows of this dtype up to an ensemble, with another one in its place."""
+    """Return a lowered plan for rows of this dtype up to an ensemble, with another ensemble in its place."""
     place = next(place for place, step in enumerate(plan.steps) if step.operation is ensemble)
     step = plan.steps[place]
     steps = (*plan.steps[:place], dataclasses.replace(step, operation=numbered))
@@ -178,7 +178,7 @@ def _of_leaves(plan: Plan, ensemble: Ensemble, numbered: Ensemble, dtype: str) -
 
 
 def _rows_for(pairs: int, trees: int) -> int:
-    """Return how many rows make so many pairs; a tenth of them may hold infinity."""
+    """Return the number of rows for a number of pairs; a tenth of the rows may hold infinity."""
     return math.ceil(1.15 * pairs / trees) if trees else 10_000
 
 
@@ -190,7 +190,7 @@ def _rows(
     dtype: str,
     seed: int,
 ) -> np.ndarray:
-    """Return adversarial rows of the plan's matrix. What requests are refused for is not in them."""
+    """Return adversarial rows of the plan's matrix, without values for which a request is refused."""
     profile, like = lowered.profile, compilation.sample.X
     thresholds, codes = edges_of(made[0][0]) if made else ({}, {})
     codes = {**profile.choices, **codes}
@@ -215,14 +215,14 @@ def _rows(
 
 
 def _predict(plan: Plan, X: np.ndarray, engine: str) -> np.ndarray:
-    """Return `y` as an engine makes it; "auto" are the kernels, or on a CPU their references."""
+    """Return `y` as an engine computes it; "auto" means the kernels, or on a CPU their references."""
     runner = Runner(plan, engine=engine, max_rows=min(AT_ONCE, len(X)))
     parts = [runner.predict(np.ascontiguousarray(X[at : at + AT_ONCE]))["y"] for at in range(0, len(X), AT_ONCE)]
     return np.concatenate(parts)
 
 
 def _without_function(plan: Plan) -> Plan:
-    """Return the plan with sums of trees, or of XGBoost's features, as they are."""
+    """Return the plan that ends in sums of trees, or of XGBoost's features, without a function of them."""
     steps = [
         dataclasses.replace(step, operation=dataclasses.replace(step.operation, function="identity"))
         if isinstance(step.operation, TreeEnsemble | SymmetricTrees | OrderedAffine)
@@ -250,7 +250,7 @@ def _margins(estimator: Any, table: Any) -> np.ndarray | None:
 
 
 def _conflicts(ours: np.ndarray, theirs: np.ndarray) -> int:
-    """Return how many pairs have another leaf of the library's than most that have the same leaf of the plan's."""
+    """Return how many pairs have another library's leaf than most pairs with the same leaf of the plan."""
     if ours.shape != theirs.shape:
         raise ValueError(f"The plan has leaves of {ours.shape} rows and trees, and the library of {theirs.shape}.")
     wrong = 0

@@ -1,16 +1,16 @@
 """Measures every case of the test catalogue and renders the table of all that is covered.
 
     python -m docs.coverage measure                  run every case's kernels and write docs/coverage.json
-    python -m docs.coverage measure --only 'ridge*'  these cases alone
-    python -m docs.coverage measure --missing        those that this engine has not measured yet, after a run that ended
+    python -m docs.coverage measure --only 'ridge*'  only these cases
+    python -m docs.coverage measure --missing        only cases that this engine has not measured yet
     python -m docs.coverage float32                  fit and ask every case with float32 tables; --only, --missing too
     python -m docs.coverage write                    render docs/coverage.md from docs/coverage.json
-    python -m docs.peers                             what other tools make of the same cases (see there)
+    python -m docs.peers                             measure other tools on the same cases (see there)
 
-Each case is compiled for the types of numbers that the exporter chooses by itself, for FP32 and for FP64. The plan is
-run by its kernels, on a GPU where there is one and else through the Triton language's interpreter, and its answers to
-rows rounded to that type are compared with the estimator's own to the float64 rows as given. What is not measured in a
-run is kept as it was. Measuring needs torch, triton, numpy, safetensors, scikit-learn and pandas alone.
+Each case is compiled for the types of numbers that the exporter chooses by itself, for FP32 and for FP64. Its kernels
+run the plan, on a GPU if there is one, otherwise through the Triton language's interpreter. The answers to rows rounded
+to that type are compared with the estimator's own to the float64 rows as given. Figures that a run does not measure are
+kept. Measuring only needs torch, triton, numpy, safetensors, scikit-learn and pandas.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ RESULTS = Path(__file__).parent / "coverage.json"
 PAGE = Path(__file__).parent / "coverage.md"
 
 ROWS = 24
-"""How many of a case's rows are measured."""
+"""The number of a case's rows that are measured."""
 
 TYPES = ("FP32", "FP64")
-"""What an entry's numbers come in; `AUTO` holds which one the exporter chooses."""
+"""The types of an entry's numbers; `AUTO` holds the exporter's choice."""
 
 AUTO = "auto"
 
 FLOAT32 = "float32"
-"""The source of what was found with float32 tables."""
+"""The source of the figures for float32 tables."""
 
 TOLERANCE = 1e-5
 TREE_TOLERANCE = 1e-6
-"""In standard deviations; one unit in the last place of the float32 answer is allowed where it is more."""
+"""The promised error in standard deviations, or one unit in the last place of the float32 answer if it is more."""
 
 TREES = {"symmetric_trees", "tree_ensemble"}
-"""Where one of these operations is, the tolerance is that of trees."""
+"""The operations to which the tolerance of trees applies."""
 
 WRONG = 1e-3
-"""In standard deviations: a peer's answer that is further off is called wrong."""
+"""A peer's answer with a larger error, in standard deviations, is called wrong."""
 
 ENGINES = ("interpret", "triton")
 UNFITTED = ("drop", "passthrough")
@@ -83,7 +83,7 @@ Results = dict[str, Any]
 
 
 def read_results() -> Results:
-    """Return what docs/coverage.json holds: `versions` by who was measured, and `cases` by name."""
+    """Return the contents of docs/coverage.json: `versions` by source, and `cases` by name."""
     if not RESULTS.exists():
         return {"versions": {}, "cases": {}}
     results: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -91,9 +91,9 @@ def read_results() -> Results:
 
 
 def record(source: str, versions: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put what a source (an engine, or "peers") found for some cases into docs/coverage.json, a line for each case.
+    """Write a source's figures (an engine's, or the peers') for some cases into docs/coverage.json, a line for each.
 
-    Cases that the catalogue no longer has are dropped, and so is all else about a case whose estimator has changed.
+    Cases that the catalogue no longer has are dropped, as are the other figures of a case whose estimator has changed.
     """
     results = read_results()
     results["versions"].setdefault(source, {}).update(versions)
@@ -110,13 +110,13 @@ def record(source: str, versions: Mapping[str, str], found: Mapping[str, Mapping
 
 
 def outdated(results: Results) -> list[str]:
-    """Return the cases that no engine has measured as they are now, or that are no longer in the catalogue."""
+    """Return the cases without figures of an engine for their present form, or that the catalogue no longer has."""
     current = set[str]().union(*(measured_as_they_are(results, engine) for engine in ENGINES))
     return sorted((results["cases"].keys() | CASES.keys()) - current)
 
 
 def measured_as_they_are(results: Results, engine: str) -> set[str]:
-    """Return the cases of the catalogue whose estimator is the one that this engine has measured."""
+    """Return the cases of the catalogue whose present estimator this engine has measured."""
     cases = results["cases"]
     return {
         name
@@ -126,12 +126,12 @@ def measured_as_they_are(results: Results, engine: str) -> set[str]:
 
 
 def rounded(value: float) -> float | None:
-    """Return the number with two digits, or None where it is not finite."""
+    """Return the number with two digits, or None if it is not finite."""
     return float(f"{value:.1e}") if math.isfinite(value) else None
 
 
 def show_progress(number: int, total: int, start: float) -> None:
-    """Print how far a run that began at `start` is, now and then."""
+    """Print now and then the progress of a run that began at `start`."""
     if number % 50 == 0 or number == total:
         print(f"{number} of {total} cases, {time.monotonic() - start:.0f} s", file=sys.stderr)
 
@@ -145,9 +145,9 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 
 
 def measure_case(case: Case, engine: str) -> dict[str, Any]:
-    """Return what a case's numbers come in under AUTO, and its figures by type: of that choice, and of TYPES.
+    """Return the type of a case's numbers under AUTO, and its figures by type: for this choice, and for TYPES.
 
-    The figures are by output, see `_figures`. Where the exporter refuses a type, there is the reason instead.
+    The figures are by output, see `_figures`. If the exporter refuses a type, its reason stands in their place.
     """
     from triton_regressors.exporter.compile import compile_estimator
     from triton_regressors.exporter.errors import ExportError
@@ -166,15 +166,16 @@ def measure_case(case: Case, engine: str) -> dict[str, Any]:
 
 
 def type_of(inputs: Inputs) -> str:
-    """Return what numbers come in: "FP32", "FP64", "FP32 and INT64", or "BYTES" where there are none."""
+    """Return the type of numbers: "FP32", "FP64", "FP32 and INT64", or "BYTES" if there are none."""
     kinds = dict.fromkeys(inputs.datatypes().values())
     return " and ".join(kind for kind in kinds if kind != "BYTES") or "BYTES"
 
 
 def _figures(compilation: Compilation, engine: str) -> dict[str, dict[str, Any]]:
-    """Return for each output its largest error, what it is in ulp, the kernels launched and the operations.
+    """Return for each output its largest error, also in ulp, the kernels launched and the operations.
 
-    `unsent` is there where a client refuses rows, and says how many: those with a category that the type does not hold.
+    `unsent` is the number of rows that a client refuses to send because the type cannot hold a category; it is left out
+    if there are none.
     """
     from triton_regressors.kernels.engine.runner import Runner
     from triton_regressors.kernels.format.parity import measure
@@ -197,7 +198,7 @@ def _figures(compilation: Compilation, engine: str) -> dict[str, dict[str, Any]]
 
 
 def float32_case(case: Case) -> dict[str, Any] | str:
-    """Return a case's figures for a float32 table, on which it is fitted and asked, by output; or why there are none.
+    """Return a case's figures by output for a float32 table, on which it is fitted and asked, or why there are none.
 
     The error is that of the plan, computed by plain torch. With `own` it is the error from the estimator's own answers
     to the float32 rows. Otherwise it is the error from its answers to these rows as float64, and `moved` is the share
@@ -242,7 +243,7 @@ def _single(X: Any) -> Any:
 
 
 def measure_float32(pattern: str, *, missing: bool = False) -> int:
-    """Find what becomes of the cases whose names match with float32 tables; return how many ended in an error."""
+    """Measure the cases whose names match with float32 tables; return how many ended in an error."""
     cases = read_results()["cases"]
     done = {name for name, case in cases.items() if FLOAT32 in case} if missing else set()
     names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern) and name not in done]
@@ -264,7 +265,7 @@ def measure_float32(pattern: str, *, missing: bool = False) -> int:
 
 
 def _float32_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
-    """Return a case's name and its figures for a float32 table, None where it ended in another error."""
+    """Return a case's name and its figures for a float32 table, None if it ended in another error."""
     import torch
 
     torch.set_num_threads(1)
@@ -280,7 +281,7 @@ def _float32_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
 def measure_cases(pattern: str, *, missing: bool = False) -> int:
     """Measure the cases whose names match, record the figures, and return how many could not be measured.
 
-    `missing`: leave out those that this machine's engine has measured as they are now.
+    `missing`: leave out cases that this machine's engine has measured in their present form.
     """
     import torch
 
@@ -328,7 +329,7 @@ def _measure_named(name: str, engine: str) -> dict[str, Any] | str:
 
 
 def missed_promise(figures: Mapping[str, Any]) -> str:
-    """Return which promise an output's figures miss, or nothing."""
+    """Return the promise that an output's figures miss, or an empty string."""
     tolerance = TREE_TOLERANCE if TREES.intersection(figures["ops"]) else TOLERANCE
     if None in (figures["error"], figures["ulp"]):
         return "the answer is not finite"
@@ -338,7 +339,7 @@ def missed_promise(figures: Mapping[str, Any]) -> str:
 
 
 def missed_promises(found: Mapping[str, Any]) -> list[str]:
-    """Return which outputs of what `measure_case` found miss their promise, in the chosen type and in FP64."""
+    """Return the outputs in the results of `measure_case` that miss their promise, in the chosen type and in FP64."""
     return [
         f"{output}, {name}: {miss}"
         for name in dict.fromkeys((found[AUTO], "FP64"))
@@ -347,11 +348,11 @@ def missed_promises(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-# What a case is about
+# The subject of a case
 
 
 def describe(thing: Any) -> str:
-    """Return an estimator, or an option's value, in one line: what is not at its default, a Pipeline with arrows."""
+    """Return an estimator, or an option's value, in one line: options away from defaults, a Pipeline with arrows."""
     if isinstance(thing, Pipeline):
         return " → ".join(describe(step) for _, step in thing.steps)
     if isinstance(thing, BaseEstimator):
@@ -375,7 +376,7 @@ def describe(thing: Any) -> str:
 
 
 def changed_options(estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the options that are not at their defaults, but for the seed."""
+    """Yield the options that are not at their defaults, except for the seed."""
     defaults = inspect.signature(type(estimator)).parameters
     for name, value in estimator.get_params(deep=False).items():
         default = defaults[name].default if name in defaults else inspect.Parameter.empty
@@ -384,7 +385,7 @@ def changed_options(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def walk(thing: Any) -> Iterator[Any]:
-    """Yield every estimator that an estimator is made of, itself first, but for what transforms targets."""
+    """Yield an estimator, then every estimator within it, without transformers of targets."""
     if isinstance(thing, BaseEstimator):
         yield thing
         parts = thing.get_params(deep=False)
@@ -399,9 +400,9 @@ def walk(thing: Any) -> Iterator[Any]:
 
 
 def subject(estimator: Any) -> tuple[Any, bool]:
-    """Return what a case is about, and whether it stands before a regressor.
+    """Return the subject of a case, and whether it stands before a regressor.
 
-    A Pipeline is about its regressor, or, if that is a linear model after something else, about the step before.
+    The subject of a Pipeline is its regressor, or the step before it if that is a linear model after another step.
     """
     if not isinstance(estimator, Pipeline):
         return estimator, False
@@ -412,7 +413,7 @@ def subject(estimator: Any) -> tuple[Any, bool]:
 
 
 def family(estimator: Any, transforms: bool) -> str:
-    """Return the file of estimators/ that an estimator's `transform` or `predict` is lowered in."""
+    """Return the file of estimators/ that lowers an estimator's `transform` or `predict`."""
     from triton_regressors.exporter.lowering import registry
 
     find = registry.find_transform if transforms else registry.find_lowering
@@ -420,7 +421,7 @@ def family(estimator: Any, transforms: bool) -> str:
 
 
 def options(estimators: Iterable[Any]) -> set[tuple[str, str, str]]:
-    """Return the class, name and value of every option that is not at its default, other estimators aside."""
+    """Return the class, name and value of every option away from its default, without options that are estimators."""
     return {
         (type(estimator).__name__, name, describe(value))
         for estimator in estimators
@@ -429,15 +430,15 @@ def options(estimators: Iterable[Any]) -> set[tuple[str, str, str]]:
     }
 
 
-# What has no case
+# Estimators without a case
 
 
 REGRESSORS_WITHOUT_A_CASE: dict[str, str] = {}
-"""The regressors of scikit-learn that no case has, and why."""
+"""The regressors of scikit-learn without a case, and the reasons."""
 
 
 def missing(kind: str) -> dict[str, str]:
-    """Return scikit-learn's estimators of a kind ("regressor", "transformer") that no case has, and why."""
+    """Return scikit-learn's estimators of a kind ("regressor", "transformer") without a case, and the reasons."""
     seen = {type(part).__name__ for case in CASES.values() for part in walk(case.estimator)}
     reason = REGRESSORS_WITHOUT_A_CASE.get if kind == "regressor" else _reason_of
     return {name: reason(name, "") for name, _ in all_estimators(type_filter=kind) if name not in seen}
@@ -471,7 +472,7 @@ def _reason_of(name: str, otherwise: str) -> str:
 
 
 def main() -> int:
-    """Measure, or render what was measured."""
+    """Measure, or render the figures."""
     parser = argparse.ArgumentParser(prog="python -m docs.coverage", description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     measure = commands.add_parser("measure", help="run every case's kernels and write docs/coverage.json")

@@ -1,4 +1,4 @@
-"""Renders docs/coverage.md from what docs/coverage.json holds; see docs/coverage.py."""
+"""Renders docs/coverage.md from docs/coverage.json; see docs/coverage.py."""
 
 from __future__ import annotations
 
@@ -38,36 +38,37 @@ INTRODUCTION = """# What is covered, measured
 Made by `python -m docs.coverage write` from `docs/coverage.json`; do not edit.
 
 Each row below is an answer of a case of the test catalogue (`tests/exporter/cases.py`): an estimator with its options,
-fitted on small data, is compiled to a plan, and the plan's Triton-language kernels answer {rows} rows: half of them it
-was fitted on, half are moved away from those, and may hold categories that it never saw. These rows are float64, as
-users hold them. "Input" is what the exporter chooses for an entry's numbers: FP32 where rounding the rows to it moves
-no answer, and else FP64. Both are measured, so that FP32 shows what it would cost where it is not chosen.
+fitted on small data, is compiled to a plan, and the plan's Triton-language kernels answer {rows} rows. The estimator
+was fitted on half of these rows; the other half are moved away from them, and may hold categories that it never saw.
+The rows are float64, as users hold them. "Input" is the exporter's choice for an entry's numbers: FP32 if rounding the
+rows to it moves no answer, otherwise FP64. Both are measured, so the FP32 column shows the error even if FP32 is not
+chosen.
 
 The error is the largest difference from the estimator's own answer to the float64 rows as given, in standard
-deviations of its answers. Promised of the chosen type, and of FP64 always, are {tolerance} standard deviations ({trees}
-where there are trees), or one unit in the last place of the float32 answer ("ulp") where that is more: then the ulp are
-shown. Errors beyond it, which FP32 would make, are **bold**. "48 unsent": so many of a case's {made} rows hold what is
-a category's number and FP32 would round, which the clients here refuse to send. "refused": so is the export, as two
-categories are one number in FP32. "Kernels" is how many are launched for a batch of any size.
+deviations of its answers. The promise, for the chosen type and always for FP64, is {tolerance} standard deviations
+({trees} for trees), or one unit in the last place of the float32 answer ("ulp") if that is more: then the ulp are
+shown. Errors of FP32 beyond the promise are **bold**. "48 unsent": 48 of a case's {made} rows hold a category's number
+that FP32 would round, and that clients therefore refuse to send. "refused": the export is refused, since two categories
+are one number in FP32. "Kernels" is the number of launches for a batch of any size.
 
-"float32 table" is of the same case fitted on a float32 table and asked all its {made} float32 rows, by plain torch: the
-error from the estimator's own answers to these. "of float64": its float32 has no reproducible bits there, sums of
-matrix products before a decision above all, and the entry answers what `predict` answers to the rows as float64; the
-share is that of the rows whose own answers differ between the two types. "refused": the case cannot be fitted on
-float32, or exported so.
+"float32 table" is for the same case fitted on a float32 table, with answers to all its {made} float32 rows by plain
+torch: the error from the estimator's own answers to these. "of float64": the estimator's float32 answers have no
+reproducible bits, mostly because of sums of matrix products before a decision, so the entry gives the answers of
+`predict` to the rows as float64. The share is the share of rows whose own answers differ between the two types.
+"refused": the case cannot be fitted on float32, or the export is refused.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
-written. Settings that are refused, and why, are in `tests/exporter/estimators/test_refusals_*.py`. Cases named
-"strings-" read columns of strings; the kernels are given the numbers that an entry looks up for these.
+written. `tests/exporter/estimators/test_refusals_*.py` has the settings that are refused, and the reasons. Cases named
+"strings-" read columns of strings; the kernels get the numbers that an entry looks up for these.
 
 {engines}
 
 The peers convert the same fitted estimators and answer the same rows rounded to float32, for which most of their graphs
-are made, and are compared with the estimator's answers to these; what they answer is compared as float32. Within
-{wrong} standard deviations an answer counts as right, and its error is shown. "–": the peer does not convert the
-estimator, or raises when asked. "WRONG": it answers, without an error or a warning that stops it, so many standard
-deviations off ("shape": in a matrix of another shape; "NaN": not a number). "\\*": with a float64 graph, which is tried
-where the float32 graph, the default, is not right. Why an answer is missing is in `docs/coverage.json`.
+are made. Their answers are rounded to float32 and compared with the estimator's answers to these rows. Within {wrong}
+standard deviations an answer counts as right, and its error is shown. "–": the peer does not convert the estimator, or
+raises when asked. "WRONG": without an error or a warning that stops it, it answers this many standard deviations off
+("shape": in a matrix of another shape; "NaN": not a number). "\\*": the answer of a float64 graph, which is tried if
+the float32 graph, the default, is not right. `docs/coverage.json` has the reasons for missing answers.
 {peers}"""
 
 
@@ -105,7 +106,7 @@ def _introduction(results: Results) -> str:
 
 
 def _by(results: Results, engine: str) -> str:
-    """Return on what an engine measured, in words."""
+    """Return the device and the way of an engine's measurement, in words."""
     if engine == "interpret":
         return "on a CPU by the Triton language's interpreter"
     return f"on an {results['versions'][engine]['GPU']}"
@@ -116,7 +117,7 @@ def _short(number: float) -> str:
 
 
 def _summary(results: Results) -> Iterator[str]:
-    """Yield the counts, and what is not covered."""
+    """Yield the counts, and the estimators that are not covered."""
     tools = ("ours", *PEERS)
     states = {tool: {key: state(figures, tool) for key, figures in _answers(results)} for tool in tools}
     rows = []
@@ -144,7 +145,7 @@ def _summary(results: Results) -> Iterator[str]:
 
 
 def _of_types(results: Results) -> str:
-    """Return how often each type is chosen, and how many of the answers FP32 would miss where it is not."""
+    """Return how often each type is chosen, and how many answers would miss their promise in FP32 if it is not."""
     found = [next(figures[engine] for engine in ENGINES if engine in figures) for _, figures in _answers(results)]
     counts = Counter(each[AUTO] for each in found)
     chosen = ", ".join(f"{kind} for {number:,}" for kind, number in counts.most_common())
@@ -159,7 +160,7 @@ def _of_types(results: Results) -> str:
 
 
 def _of_float32(results: Results) -> str:
-    """Return how many answers to float32 tables are the estimator's own."""
+    """Return how many answers to float32 tables are compared with the estimator's own float32 answers."""
     found = [figures[FLOAT32] for _, figures in _answers(results) if isinstance(figures.get(FLOAT32), Mapping)]
     own = [figures for figures in found if figures["own"]]
     kept = sum(not missed_promise(figures) for figures in own)
@@ -171,7 +172,7 @@ def _of_float32(results: Results) -> str:
 
 
 def _answers(results: Results) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-    """Yield each case and output that was measured, with the figures of each engine and peer by its name."""
+    """Yield each measured case and output, with the figures of each engine and peer by name."""
     for name, case in results["cases"].items():
         measured = [engine for engine in ENGINES if engine in case]
         for output in case[measured[0]]["FP64"]:
@@ -183,7 +184,7 @@ def _answers(results: Results) -> Iterator[tuple[tuple[str, str], dict[str, Any]
 
 
 def _of_output(found: Mapping[str, Any], output: str) -> dict[str, Any]:
-    """Return what an engine found for one output: the choice under AUTO, and the figures, or a refusal, by type."""
+    """Return an engine's results for one output: the choice under AUTO, and the figures, or a refusal, by type."""
     return {name: value if isinstance(value, str) else value[output] for name, value in found.items()}
 
 
@@ -203,7 +204,7 @@ STATES = {
 
 
 def state(figures: Mapping[str, Any], tool: str) -> str:
-    """Return what became of an answer, one of STATES."""
+    """Return the state of an answer, one of STATES."""
     if tool == "ours":
         return "wrong" if any(map(_misses, (figures[engine] for engine in ENGINES if engine in figures))) else "right"
     if tool not in figures:
@@ -215,22 +216,22 @@ def state(figures: Mapping[str, Any], tool: str) -> str:
 
 
 def _misses(found: Mapping[str, Any]) -> bool:
-    """Whether an answer is beyond its promise in the chosen type or in FP64."""
+    """Return whether an answer is beyond its promise in the chosen type or in FP64."""
     return any(missed_promise(found[name]) for name in (found[AUTO], "FP64"))
 
 
 def is_right(found: float | str | None) -> bool:
-    """Whether an answer came and was within WRONG."""
+    """Return whether there is an answer with an error of at most WRONG."""
     return isinstance(found, float) and found <= WRONG
 
 
 def is_wrong(found: float | str | None) -> bool:
-    """Whether an answer came and was not right: too far away, not finite, or of another shape than the expectation."""
+    """Return whether there is an answer that is not right: too far off, not finite, or of another shape."""
     return found is None or (isinstance(found, float) and found > WRONG) or str(found).startswith("shape")
 
 
 def cell(figures: Mapping[str, Any], peer: str) -> str:
-    """Return what a peer's column says of an answer."""
+    """Return the text of a peer's column for an answer."""
     found = state(figures, peer)
     if found in ("none", "absent"):
         return {"none": "–", "absent": "not run"}[found]
@@ -268,7 +269,7 @@ def _error(number: float) -> str:
 
 
 def error_cell(figures: Mapping[str, Any] | str | None) -> str:
-    """Return what a type's column says: the error, bold where it misses the promise, and why it passed."""
+    """Return the text of a type's column: the error, bold if it misses the promise, and the reason if it passed."""
     if figures is None:
         return ""
     if isinstance(figures, str):
@@ -282,7 +283,7 @@ def error_cell(figures: Mapping[str, Any] | str | None) -> str:
 
 
 def float32_cell(figures: Mapping[str, Any] | str | None) -> str:
-    """Return what the column of float32 tables says: the error, and whose rows' answers it is measured from."""
+    """Return the text of the column of float32 tables: the error, and the answers from which it is measured."""
     text = error_cell(figures)
     if figures is None or isinstance(figures, str) or figures["own"]:
         return text
@@ -290,12 +291,12 @@ def float32_cell(figures: Mapping[str, Any] | str | None) -> str:
 
 
 def shortened(text: str, width: int = 100) -> str:
-    """Return the text, cut to so many characters."""
+    """Return the text, cut to a number of characters."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Iterable[int]) -> str:
-    """Return an aligned table, the columns of numbers to the right."""
+    """Return an aligned table, with columns of numbers aligned to the right."""
     right = set(numbers)
     widths = [max(3, *(len(row[column]) for row in [head, *rows])) for column in range(len(head))]
 

@@ -1,11 +1,11 @@
-"""Runs the examples of README.md and docs/, and writes what they print into the pages: `python -m docs.examples`.
+"""Runs the examples of README.md and docs/, and writes their output into the pages: `python -m docs.examples`.
 
-A page's blocks of `python` and `shell` run in their order in one empty directory: the Python blocks in one process, as
-a notebook's cells, the others by bash. A block of `text` right behind one shows what that one prints. What is not run
-says why: in its first line, `# Not run: ...`, or by the program it calls (`ELSEWHERE`).
+A page's blocks of `python` and `shell` run in order in one empty directory: the Python blocks in one process, like a
+notebook's cells, the others by bash. A block of `text` right behind a block shows its output. A block that is not run
+says why: in its first line, `# Not run: ...`, or by the program that it calls (`ELSEWHERE`).
 
-A Triton server that a page starts (`triton-regressors serve`) listens on free ports in place of 8000 to 8002, and runs
-until the page ends; commands are told so, and the page's ports are put back into what is printed.
+A Triton server that a page starts (`triton-regressors serve`) listens on free ports instead of 8000 to 8002, and runs
+until the page ends. Commands get these ports, and the output is shown with the page's ports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 LANGUAGES = ("python", "shell")
 BESIDE = re.compile(r"\bgallery\b")
-"""What a page names that stands beside the package: its blocks run as in a clone, with the repository on the path."""
+"""Names of folders beside the package: blocks of a page with one of them run with the repository on the path."""
 
 ELSEWHERE = {
     "docker": "it needs Docker",
@@ -37,11 +37,11 @@ ELSEWHERE = {
     "rsync": "it needs a second machine",
     "ssh": "it needs a second machine",
 }
-"""Program → why a block that calls it is not run."""
+"""Programs whose blocks are not run, each with the reason."""
 
 SERVER_S = 600
 BLOCK_S = 600
-"""Limits that only a defect meets, however slow or busy the machine is."""
+"""Limits in seconds that only a defect exceeds, even on a slow or busy machine."""
 PORTS = (8001, 8000, 8002)  # gRPC, HTTP, metrics
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?|\d+e-\d+")
 TIMES = re.compile(r"\b[\d.,]+ ?(?:s|ms|µs)\b|\b\d\d:\d\d:\d\d\b")
@@ -64,7 +64,7 @@ for line in sys.stdin:
 
 
 class ExampleError(Exception):
-    """A block of a page fails, or prints something else than the page shows."""
+    """A block of a page fails, or its output differs from the page's."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Block:
     shown: str | None
 
     def reason(self) -> str | None:
-        """Return why it is not run, or None if it is."""
+        """Return why the block is not run, or None if it is."""
         said = re.match(r"# Not run: (.*)\n", self.code)
         if said:
             return said[1]
@@ -96,17 +96,17 @@ def blocks(text: str) -> list[Block]:
 
 
 def same(printed: str, shown: str) -> bool:
-    """Whether what was printed is what a page shows.
+    """Return whether an output equals the one that a page shows.
 
-    Words and whole numbers are the same; numbers with a point differ by at most 1 in 10,000; errors of at most 1e-5
-    may be any such, and times any.
+    Words and whole numbers must be the same. Numbers with a point may differ by 1 in 10,000. Errors may be any numbers
+    of at most 1e-5, and times may be any numbers.
     """
     parts = [_parts(text) for text in (printed, shown)]
     return len(parts[0]) == len(parts[1]) and all(map(_same_part, *parts))
 
 
 def _parts(text: str) -> list[str]:
-    """Return numbers with a point, and what is between them, by turns."""
+    """Return the numbers with a point and the texts between them, alternately."""
     plain = "\n".join(line.rstrip() for line in text.strip().splitlines())
     plain = re.sub(r"[\d.]+ float32 ulp", "<few> float32 ulp", TIMES.sub("<time>", plain))
     return re.split(f"({NUMBER.pattern})", plain)
@@ -152,7 +152,7 @@ class Session:
             process.wait(30)
 
     def run(self, block: Block) -> str:
-        """Run a block and return what it prints, on stderr too. `ExampleError` if it fails."""
+        """Run a block and return its output, with stderr. Raise `ExampleError` if it fails."""
         code = block.code
         for port, free in zip(PORTS, self._ports, strict=True):
             code = re.sub(rf"(?<=[:=]){port}\b", str(free), code)
@@ -196,7 +196,7 @@ class Session:
         return done.returncode != 0 and not done.stdout.startswith("Error: "), done.stdout
 
     def _serve(self, code: str) -> str:
-        """Start what is to run in a terminal of its own, and return when the server says that it serves."""
+        """Start a command for a separate terminal, and return when the server says that it serves."""
         ports = zip(("grpc", "http", "metrics"), self._ports, strict=True)
         options = " ".join(f"--{name}-port {port}" for name, port in ports)
         log = self._directory.parent / f"serve-{len(self._processes)}.log"
@@ -217,7 +217,7 @@ class Session:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
+    """Return ports on which no process listens now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -226,7 +226,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def outputs(text: str) -> Iterator[tuple[Block, str]]:
-    """Run a page, and yield each block that shows its output with what it printed. `ExampleError` if a block fails."""
+    """Run a page, and yield each block with a shown output and its real one. Raise `ExampleError` if a block fails."""
     found = blocks(text)
     clone = any(BESIDE.search(block.code) for block in found)
     with (
@@ -241,7 +241,7 @@ def outputs(text: str) -> Iterator[tuple[Block, str]]:
 
 
 def renewed(text: str) -> str:
-    """Return a page with the outputs that differ as its examples print them now."""
+    """Return a page with its differing outputs replaced by the present ones."""
     lines = text.splitlines(keepends=True)
     changed = [(block, printed) for block, printed in outputs(text) if not same(printed, block.shown or "")]
     for block, printed in reversed(changed):
@@ -253,7 +253,7 @@ def renewed(text: str) -> str:
 
 
 def main() -> int:
-    """Write what the examples print into the pages; with names of pages, into these alone."""
+    """Write the examples' outputs into the pages, or only into the named ones."""
     wanted = sys.argv[1:]
     for path in PAGES:
         if not wanted or path.name in wanted:

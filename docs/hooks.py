@@ -1,7 +1,7 @@
-"""What mkdocs needs to make a site of pages that lie where a repository has them: README.md, docs/, docker/README.md.
+"""Hooks for mkdocs to make a site of pages in several folders of the repository: README.md, docs/, docker/README.md.
 
-mkdocs takes the pages of one folder. Here they keep their paths from the root, so that the links between them are the
-same on the site and in the repository; what is linked to and is no page is taken along as it is.
+mkdocs takes the pages of one folder. With these hooks pages keep their paths from the root, so that the links between
+them are the same on the site and in the repository. Linked files that are not pages are copied as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAKEN = (
 
 
 def on_startup(**_: Any) -> None:
-    """Copy the package for mkdocstrings, which follows no links between folders and reads none without __init__.py."""
+    """Copy the package for mkdocstrings, which follows no links between folders and needs an __init__.py in each."""
     copy = ROOT / "build" / "site-source"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
@@ -39,7 +39,7 @@ def on_startup(**_: Any) -> None:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Return the repository's pages and pictures in place of those of one folder, and the theme's own files."""
+    """Return the repository's pages and pictures, in place of those of one folder, and the theme's own files."""
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
     linked = [name for page in pages for name in re.findall(r"\]\(\.\./([\w/]+\.py)\)", page)]
     ours = sorted({*(path for pattern in TAKEN for path in ROOT.glob(pattern)), *(ROOT / name for name in linked)})

@@ -1,6 +1,6 @@
-"""What other tools make of the cases of the test catalogue: `python -m docs.peers [--only PATTERN]`.
+"""Measures other tools on the cases of the test catalogue: `python -m docs.peers [--only PATTERN]`.
 
-To be run in an environment of its own, where the peers are and this package's torch and triton need not be:
+Run it in a separate environment with the peers, which does not need this package's torch and triton:
 
     python3 -m venv /tmp/peers
     /tmp/peers/bin/pip install torch==2.13.0 scikit-learn==1.9.1 pandas skl2onnx==1.20.0 onnxruntime==1.23.2 \
@@ -9,11 +9,11 @@ To be run in an environment of its own, where the peers are and this package's t
         --editable .
     /tmp/peers/bin/python -m docs.peers
 
-Each case's fitted estimator is converted by each peer that is installed, and the answers to the rows that
-docs/coverage.py measures, rounded to float32, are compared with the estimator's own float64 answers to these: what is
-measured is the conversion, and not what rounding costs. For each answer docs/coverage.json gets the largest error in
-standard deviations, or in a few words why there is none. What a tool can be told to do better it is told, and its best
-answer counts. A process of its own runs the tools, so that a crash or an endless loop is a result.
+Each installed peer converts each case's fitted estimator. The answers to the rows that docs/coverage.py measures,
+rounded to float32, are compared with the estimator's own float64 answers to the rounded rows, so that the conversion is
+measured and not the rounding. For each answer docs/coverage.json gets the largest error in standard deviations, or in a
+few words the reason why there is none. Options that improve a tool's answers are set, and its best answer counts. A
+separate process runs the tools, so that a crash or an endless loop is a result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.exporter.cases import CASES
 from triton_regressors.kernels.format.parity import measure, units
 
 SECONDS = 60.0
-"""How long a peer may take for a case."""
+"""The time limit of a peer for a case, in seconds."""
 
 PACKAGES = {
     *("catboost", "hummingbird-ml", "lightgbm", "numpy", "onnx", "onnxmltools", "onnxruntime", "scikit-learn"),
@@ -66,20 +66,21 @@ WITH_STD = (BayesianRidge, ARDRegression, GaussianProcessRegressor)
 Options = dict[type, dict[str, Any]]
 
 Found = dict[str, float | str | None]
-"""By the type of the graph: the largest error, None for an answer that is not finite, or why there is none."""
+"""By the type of the graph: the largest error, None for an answer that is not finite, or the reason for no answer."""
 
 Attempt = Callable[[], Any]
-"""Converts and asks; returns the answer `[rows, ...]`."""
+"""A function that converts a model, asks it, and returns the answer `[rows, ...]`."""
 
 
-# The peers: the ways to get an answer from each, in the order to try them, by the type of the graph
+# The peers: for each the ways to get an answer, by the type of the graph, in the order of trial
 
 
 def skl2onnx(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
-    """Graphs in float32 and float64, with and without the operator CDist, of one input or one for each column.
+    """Return ways by graphs in float32 and float64, with and without the operator CDist, with one or several inputs.
 
-    onnxruntime takes strings alone: what is missing among them is the text of NaN or None, or empty. XGBoost's and
-    LightGBM's regressors are converted by onnxmltools wherever they stand, CatBoost's alone by CatBoost itself.
+    onnxruntime only takes strings in a column of strings: a missing one is the text of NaN or None, or empty.
+    onnxmltools converts XGBoost's and LightGBM's regressors at any place in a model; CatBoost itself converts its own
+    ones if they stand alone.
     """
     if type(estimator).__name__ == "CatBoostRegressor":
         yield "float32", functools.partial(_catboost_graph, estimator, X)
@@ -132,7 +133,7 @@ def _register_boosters() -> None:
 
 
 def _has_boosters(estimator: Any) -> bool:
-    """Whether an estimator is XGBoost's or LightGBM's, or has one within."""
+    """Return whether an estimator is XGBoost's or LightGBM's, or contains one."""
     return any(type(part).__module__.startswith(("xgboost", "lightgbm")) for part in walk(estimator))
 
 
@@ -148,7 +149,7 @@ def _catboost_graph(estimator: Any, X: Any) -> Any:
 
 
 def hummingbird(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
-    """A torch model for an array or for columns, given copies because it may overwrite its input."""
+    """Return ways by a torch model for an array or for columns; it gets copies because it may overwrite its input."""
 
     def attempt(columns: bool, config: dict[str, Any]) -> Any:
         rows = X.copy()
@@ -167,7 +168,7 @@ def hummingbird(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Atte
 
 
 def treelite(estimator: Any, X: Any, output: str) -> Iterator[tuple[str, Attempt]]:
-    """Treelite's model of the trees, asked through treelite's own interpreter."""
+    """Return the way by treelite's model of the trees, run by treelite's own interpreter."""
 
     def attempt() -> Any:
         with converting():
@@ -193,7 +194,7 @@ PEERS = {"skl2onnx": skl2onnx, "hummingbird-ml": hummingbird, "treelite": treeli
 
 
 def by_columns(estimator: Any, X: Any) -> tuple[bool, ...]:
-    """Return whether to give columns by name: for a table yes, otherwise no, and then yes if there are names."""
+    """Return whether to give columns by name, in order of trial: yes for a table, otherwise no, then yes if named."""
     if isinstance(X, pd.DataFrame):
         return (True,)
     return (False, True) if hasattr(estimator, "feature_names_in_") else (False,)
@@ -217,7 +218,7 @@ class ConversionError(Exception):
 
 @contextlib.contextmanager
 def converting() -> Iterator[None]:
-    """Tell what a conversion raises from what the converted model does."""
+    """Raise the errors of a conversion as another class than those of the converted model."""
     try:
         yield
     except Exception as error:
@@ -228,9 +229,9 @@ def converting() -> Iterator[None]:
 
 
 def ask(peer: str, name: str) -> dict[str, Found]:
-    """Return what a peer makes of a case: for each output, and each type of graph that was tried, error or reason.
+    """Return a peer's results for a case: for each output, and each type of graph that was tried, an error or a reason.
 
-    The first right answer counts, else the best one, else the last reason.
+    The first right answer counts, otherwise the best one, otherwise the last reason.
     """
     case = CASES[name]
     estimator, rows = case.fitted()
@@ -260,7 +261,7 @@ def in_float32(rows: Any) -> Any:
 
 
 def _error(attempt: Attempt, expected: np.ndarray) -> float | str | None:
-    """Return the answer's largest error, None where it is not finite, or why there is no such answer."""
+    """Return the answer's largest error, None if it is not finite, or the reason why there is no such answer."""
     try:
         answer = np.asarray(attempt())
     except ConversionError as refusal:
@@ -274,20 +275,20 @@ def _error(attempt: Attempt, expected: np.ndarray) -> float | str | None:
 
 
 def _rank(error: float | str | None) -> tuple[int, float]:
-    """Return a key that puts smaller errors before larger ones, and those before what is no number."""
+    """Return a sorting key: smaller errors before larger ones, then answers without an error, then other reasons."""
     if isinstance(error, float):
         return 0, error
     return (1 if error is None or error.startswith("shape") else 2), 0.0
 
 
 def _short(error: Exception) -> str:
-    """Return the error's kind and what it begins with, without what differs from run to run."""
+    """Return the error's kind and the beginning of its message, without parts that differ from run to run."""
     text = re.sub(r"0x[0-9a-f]+", "", " ".join(str(error).split()))
     return f"{type(error).__name__}: {text}"[:100]
 
 
 def serve(connection: Connection) -> None:
-    """Answer (peer, case) after (peer, case), in a process that may crash."""
+    """Answer one (peer, case) after the other, in a process that may crash."""
     with open(os.devnull, "w") as nowhere:  # onnxruntime and hummingbird write to the file itself
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
@@ -299,7 +300,7 @@ def serve(connection: Connection) -> None:
 
 
 class Worker:
-    """A process that answers, and another one after it crashed or was stopped."""
+    """A process that answers, restarted after it crashed or was stopped."""
 
     def __init__(self) -> None:
         self._start()
@@ -313,7 +314,7 @@ class Worker:
         self._connection.recv()
 
     def ask(self, peer: str, name: str) -> dict[str, Found]:
-        """Return what `ask` does, or that the process crashed or took too long."""
+        """Return the result of `ask`, or that the process crashed or took too long."""
         self._connection.send((peer, name))
         try:
             if self._connection.poll(SECONDS):
@@ -329,7 +330,7 @@ class Worker:
 
 
 def main() -> int:
-    """Ask every installed peer about every case and record what it answers."""
+    """Ask every installed peer about every case and record its answers."""
     parser = argparse.ArgumentParser(prog="python -m docs.peers", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default="*", metavar="PATTERN", help="the cases to ask about, as in 'ridge*'")
     pattern = parser.parse_args().only

@@ -1,4 +1,4 @@
-"""What compiling an estimator gives: a verified plan and how it got there, and an entry that was written of it."""
+"""The results of compiling an estimator: a verified plan with its history, and the entry written from it."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ GOLDEN_NAN_ROWS = 4
 
 @dataclass(frozen=True, repr=False)
 class Compilation:
-    """An estimator as a verified plan, and how it got there."""
+    """An estimator as a verified plan, with the stages that led to it."""
 
     estimator: Any
     stages: Sequence[tuple[str, Plan]]  # the lowered plan, then the plan after each pass that changed it
     inputs: Inputs
     sample: Sample
     report: Report
-    precision: str | None  # what was asked for and chosen, in a sentence
-    nan_columns: Sequence[int]  # where a request may hold NaN
-    nan_sample: Sample  # rows with NaN there
-    interval: IntervalReport | None = None  # how `lower` and `upper` were calibrated, where there are such outputs
-    columns: tuple[str, ...] = ()  # the names that clients know the columns by
-    profile: RowProfile | None = None  # of the rows that were given, which served rows are compared with
+    precision: str | None  # the precision asked for and the ones chosen, in a sentence
+    nan_columns: Sequence[int]  # the columns in which a request may hold NaN
+    nan_sample: Sample  # rows with NaN in these columns
+    interval: IntervalReport | None = None  # the calibration of `lower` and `upper`, if there are such outputs
+    columns: tuple[str, ...] = ()  # the names by which clients know the columns
+    profile: RowProfile | None = None  # the profile of the given rows; served rows are compared with it
     answers_column: bool = False  # whether `predict` answers one target as [rows, 1]
-    boolean_columns: tuple[int, ...] = ()  # those that held booleans in the sample or in training
+    boolean_columns: tuple[int, ...] = ()  # the columns that held booleans in the sample or in training
 
     @property
     def plan(self) -> Plan:
@@ -62,17 +62,17 @@ class Compilation:
         return f"Compilation of {type(self.estimator).__name__}\n  {self.plan!r}\n  {self.report!r}"
 
     def saying(self, float32: Float32Rows) -> Compilation:
-        """Return the compilation with what was found of a sample with float32 columns in its report."""
+        """Return the compilation with the findings on a sample with float32 columns in its report."""
         return dataclasses.replace(self, report=dataclasses.replace(self.report, float32=float32))
 
     def contract(self, name: str, version: int | None = None) -> Contract:
-        """Return what the model is asked and answers under a name."""
+        """Return the model's inputs and outputs under a name."""
         return contract_of(name, version, self.document(), self.golden(), self.profile)
 
     def golden(self) -> Golden:
-        """Return the first rows of the sample, and of those with NaN where the model takes them, with their answers.
+        """Return the first rows of the sample, then the first rows with NaN if the model takes them, with answers.
 
-        The rows are as the entry gets them, and the answers the estimator's to these.
+        The rows are as the entry gets them. The answers are the estimator's own for these rows.
         """
         parts = [(self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)]
         return Golden(
@@ -84,7 +84,7 @@ class Compilation:
         )
 
     def document(self) -> Document:
-        """Return the plan, where it came from, how it got here, and its parity."""
+        """Return the plan, its provenance, its stages and its parity."""
         estimator = self.estimator
         return Document(
             plan=self.plan.to_json(),
@@ -124,7 +124,7 @@ class Export:
         return self.text()
 
     def text(self, notes: Sequence[str] = ()) -> str:
-        """Return what the command `export` prints: what was written, the contract in few lines, and what comes next.
+        """Return the text that the command `export` prints: the files written, a short contract, and the next steps.
 
         `notes` are further sentences, which follow those of the contract.
         """

@@ -1,7 +1,7 @@
 """From a fitted estimator to a verified plan: lower → ask the estimator → optimise → compare → verify.
 
-The estimator is asked about rows before the passes, because the rows decide what a pass may do: whether the input is
-FP32, and which sums are.
+The estimator is asked about rows before the passes, because the rows decide what a pass may do. They decide whether the
+input is FP32, and which sums are.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def compile_estimator(
 ) -> Compilation:
     """Lower a fitted estimator, fuse its plan and measure it against the estimator's own `predict`.
 
-    Parity is measured, and not yet judged.
+    Parity is measured here and judged by the caller.
 
     Args:
         estimator: a fitted regressor, or a Pipeline or search that ends in one.
@@ -62,23 +62,24 @@ def compile_estimator(
             None: rows drawn to the fitted scale.
         calibrate: rows that the estimator was not fitted on and their targets `(X, y)`, for the outputs `lower` and
             `upper`; None: there are no such outputs.
-        level: which share of new rows these are for (default 0.9).
-        quantiles: fitted models of a lower and of an upper quantile, of which `lower` and `upper` are then made.
-        profile: rows whose profile served rows are compared with, as `predict` takes them; None: the sample's.
+        level: the share of new rows whose target the interval is to cover (default 0.9).
+        quantiles: fitted models of a lower and of an upper quantile, from which `lower` and `upper` are then made.
+        profile: rows as `predict` takes them, whose profile served rows are compared with; None: the sample.
         out_of_range: whether there is an output that counts the columns in which a row is unlike these rows.
-        tolerance: of the whole export, in standard deviations of the predictions; the passes are given a part of it.
-        precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
+        tolerance: the largest error of the whole export, in standard deviations of the predictions; the passes are
+            given a part of it.
+        precision: the error that kernels may add by computing parts in less than float64: "exact", which is half a
             millionth of that standard deviation, or "fast", a quarter of the tolerance.
-        input: what numbers come in: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no answer, and
-            else FP64, or FP32 with columns of whole numbers as INT64.
+        input: the type of numbers in requests: "fp32", "fp64", or "auto". "auto" is FP32 if rounding to it moves no
+            answer, otherwise FP64, or FP32 with columns of whole numbers as INT64.
         missing_strings: strings that stand for a missing value in columns of strings.
-        columns: their names, for an estimator that was fitted on columns without; None: its own.
-        kept: names of columns of numbers that are inputs even where the model drops them.
+        columns: names for the columns, for an estimator that was fitted on columns without names; None: its own names.
+        kept: names of columns of numbers that are inputs even if the model drops them.
         ties: "accept" leaves rows out of the parity that have neighbours at equal distance or lie on thresholds behind
             sums; "refuse" does not.
 
     Raises:
-        ExportError: the estimator cannot be lowered, or an argument is none of those above.
+        ExportError: the estimator cannot be lowered, or an argument is not one of those above.
     """
     terms = Terms.checked(
         estimator,
@@ -150,7 +151,7 @@ def compile_estimator(
     single, oracle, sums = compiled(types)
     if not types.float32:
         return single
-    if not single.report.within:  # rounding may matter for numbers that only sums follow
+    if not single.report.within:  # rounding may matter also for numbers that only feed sums
         single, oracle, sums = compiled(types, round_everywhere=True)
     if single.report.within:
         found = compare_types(oracle, terms.sample, tolerance, sums, answered=True) if sums else None

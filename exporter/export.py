@@ -48,12 +48,12 @@ def export(
 ) -> Export:
     """Write a fitted estimator into a model repository as an entry, or as the next version of one.
 
-    The arguments from `max_batch_size` on say how the server runs the entry; None leaves the default, or what an
-    existing entry has.
+    The arguments from `max_batch_size` on say how the server runs the entry; None leaves the default, or an existing
+    entry's own setting.
 
     Args:
         estimator: a fitted regressor, or a Pipeline or search that ends in one.
-        repository: the model repository, a directory; it is made where there is none.
+        repository: the model repository, a directory; it is made if it does not exist.
         name: the model's name on the server; None: the estimator's class in snake case, a Pipeline's last step's.
         sample: rows to verify on, as `predict` takes them; None: rows drawn to the fitted scale.
         calibrate: a pair of rows as `predict` takes them, `[n, n_features]`, and their targets, `[n]` or
@@ -61,55 +61,55 @@ def export(
             ⌈(n + 1) · level⌉-th smallest of their scores the entry then also answers `lower` and `upper`, which are
             `y ± q` with the scores |target − y|, or, where the model answers `std`, `y ± q · std` with
             |target − y| / std: split conformal prediction, by Vovk, Gammerman and Shafer (2005) and Lei et al. (2018).
-            Of a model whose `y` are quantiles (XGBoost's `quantile_alpha`, CatBoost's MultiQuantile) the scores are
-            those of `quantiles`, of the two nearest to (1 ± level) / 2. n must be at least ⌈1 / (1 − level)⌉ − 1. None:
-            there are no such outputs.
-        level: the probability, between 0 and 1, with which at least a new row's target lies between `lower` and `upper`
-            if rows and new row are exchangeable (default 0.9); each target by itself.
+            If the model's `y` are quantiles (XGBoost's `quantile_alpha`, CatBoost's MultiQuantile), the scores are
+            those of `quantiles` for the two quantiles nearest to (1 ± level) / 2. n must be at least
+            ⌈1 / (1 − level)⌉ − 1. None: there are no such outputs.
+        level: the least probability, between 0 and 1, that a new row's target lies between `lower` and `upper` if the
+            rows and the new row are exchangeable (default 0.9). It holds for each target by itself.
         quantiles: a pair of fitted models of a lower and an upper quantile, with as many targets, fitted on the same
             columns. With l and u the smaller and the larger of their answers a score is max(l − target, target − u),
-            and `lower` and `upper` are l − q and u + q, or both the middle where these would cross: conformalised
+            and `lower` and `upper` are l − q and u + q, or both the middle if these would cross: conformalised
             quantile regression, by Romano, Patterson and Candès (2019). `y` may lie outside. None: there are none.
-        profile: rows as `predict` takes them, such as the training rows, whose range, quantiles and answers the entry
-            keeps, for the server to count what lies outside; None: those of the sample, if there is one.
-        out_of_range: whether the entry has an output of this name, FP32 `[rows, 1]`: in how many columns a row has a
-            number below the smallest or above the largest of these rows, an unknown category, or NaN where they have
-            none.
+        profile: rows as `predict` takes them, such as the training rows. The entry keeps their ranges, quantiles and
+            answers, and the server counts the rows that lie outside. None: the rows of the sample, if there is one.
+        out_of_range: whether the entry has an output of this name, FP32 `[rows, 1]`. It counts the columns in which a
+            row has a number below the smallest or above the largest of the profile's rows, an unknown category, or NaN
+            if those rows have none there.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
-        precision: what kernels may lose by computing some of it in less than float64: "exact", which is half a
+        precision: the error that kernels may add by computing parts in less than float64: "exact", which is half a
             millionth of that standard deviation, or "fast", a quarter of the tolerance.
-        input: the type of numbers in requests: "fp32", "fp64", or "auto", which is FP32 where rounding to it moves no
-            answer, and else FP64, or FP32 with columns of whole numbers as INT64. An entry that exists with FP64
+        input: the type of numbers in requests: "fp32", "fp64", or "auto". "auto" is FP32 if rounding to it moves no
+            answer, otherwise FP64, or FP32 with columns of whole numbers as INT64. An entry that exists with FP64
             keeps it.
-        missing_strings: strings that stand for a missing value, in each column of strings of which they are no
-            category.
-        columns: names for the columns, in the order that the estimator was fitted on, so that clients may send columns
-            by name where it was fitted on columns without names. None: the estimator's own names.
-        ties: what to do about rows to which the estimator has more than one answer: those with neighbours at equal
-            distance, of which scikit-learn and the entry take different ones, and those on thresholds that last bits
-            of a number decide. "refuse" (default) the export, or "accept" that such rows are answered differently.
+        missing_strings: strings that stand for a missing value, in each column of strings that does not have them as
+            categories.
+        columns: names for the columns, in the order of the fit, so that clients may send columns by name although the
+            estimator was fitted on columns without names. None: the estimator's own names.
+        ties: the policy for rows to which the estimator has more than one answer: rows with neighbours at equal
+            distance, among which scikit-learn and the entry choose differently, and rows on thresholds that the last
+            bits of a number decide. "refuse" (default) the export, or "accept" that such rows are answered differently.
             Parity is then that of the other rows, and the entry says how many were left out.
-        max_batch_size: rows in one execution, at least 1 (default 4,096, fewer where rows are very wide); rows ×
+        max_batch_size: rows in one execution, at least 1 (default 4,096, fewer if rows are very wide); rows ×
             features at most 2²⁸.
         dynamic_batching: whether requests are gathered into batches (default yes).
         max_queue_delay_us: how long a request may wait for others, in microseconds (default 0).
         preferred_batch_sizes: batch sizes the server should try to make (default none).
         instances: how many copies run side by side in each instance group (default 1); on a GPU group, on each GPU.
-        instance_kind: what they run on, "auto" (default: GPUs where there are any), "gpu" or "cpu".
+        instance_kind: the device that they run on: "auto" (default: GPUs if there are any), "gpu" or "cpu".
         gpu_inputs: whether rows that a request has in a GPU's memory stay there (default no: the server copies them to
             the CPU's memory first).
         engine: "auto", "triton", "torch" or "interpret".
-        observe: what the server's metrics count of the rows: "off", "sampled" (default) or "on".
+        observe: the rows that the server's metrics count: "off", "sampled" (default) or "on".
         versions: how many of the newest versions are served (default 1).
-        version: the number of the version, at least 1, which the entry must not have; None: the next one.
-        source: where the estimator was fetched from, a `kernels.entry.Source`, which plan.json then holds.
+        version: the number of the version, at least 1, which the entry must not have yet; None: the next one.
+        source: the place the estimator was fetched from, a `kernels.entry.Source`, which plan.json then holds.
 
     Raises:
         ExportError: the estimator, an option or the repository does not allow the export, or the plan's answers are
             not the estimator's. Nothing is written.
     """
-    # Here, so that compiling alone does without the server's protobuf.
+    # Imported here, so that compiling alone does not need the server's protobuf.
     from triton_regressors.exporter.publish import repository as repositories
     from triton_regressors.exporter.publish.config import ServingOptions
 
@@ -177,7 +177,7 @@ def default_name(estimator: Any) -> str:
 def _check(report: Report, subject: str) -> None:
     """Raise `ExportError` unless every output is within the tolerance, or one unit in float32's last place.
 
-    If the user wants numbers in FP32 that this rounds, the answers must be those to the rounded rows.
+    If the user asks for FP32 and this rounds numbers, the answers must be those to the rounded rows.
     """
     for name, parity in report.judged.items():
         if not parity.within(report.tolerance):

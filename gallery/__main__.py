@@ -27,7 +27,7 @@ Examples:
 def make_app() -> Any:
     """Return the command line: every module `gallery/commands/NAME.py` is the command NAME, by its function `command`.
 
-    Each imports what it works with when it runs, for kernels find out when they are imported where they run.
+    Each command imports its dependencies when it runs, since kernels are bound to their device when they are imported.
     """
     app = typer.Typer(
         help=ABOUT,
@@ -50,7 +50,7 @@ def make_app() -> Any:
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one sentence on stderr and exit code 1, Ctrl-C exit code 130."""
+    """Run the command line; a user's error is one sentence on stderr and exit code 1, Ctrl-C is exit code 130."""
     try:
         make_app()()
     except TritonRegressorsError as error:

@@ -10,7 +10,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def demand_alike(dtypes: Collection[torch.dtype] = FLOATS, **tensors: torch.Tensor) -> None:
-    """Raise `TypeError` or `ValueError` unless all tensors have one type of `dtypes` and lie on one device."""
+    """Raise `TypeError` or `ValueError` unless all tensors have one type of `dtypes` and are on one device."""
     (first, head), *_ = tensors.items()
     for name, tensor in tensors.items():
         if tensor.dtype not in dtypes:

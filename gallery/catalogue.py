@@ -1,4 +1,4 @@
-"""All exhibits, in the order in which they are best read."""
+"""All exhibits, in the best order for reading."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PATH = (
     *("map", "zip", "map_2d", "broadcast", "pooling", "dot", "softmax", "copy", "matmul", "matmul_relu"),
     *("layer_norm", "weighted_sum", "linear_regression", "convolution", "attention"),
 )
-"""The learning path: each step needs what those before it showed."""
+"""The learning path: each step builds on those before it."""
 
 KERNELS = Path(__file__).parent / "kernels"
 
 
 def kernel_device() -> torch.device:
-    """Return the device that kernels run on: without a GPU the CPU, where the interpreter of the Triton language does.
+    """Return the device that kernels run on: a GPU, or the CPU with the interpreter of the Triton language.
 
-    Kernels find out when they are defined whether they are interpreted, so this is asked before they are imported.
+    Call this before kernels are imported, since they are compiled or interpreted as set when they are defined.
     """
     import torch
 
@@ -47,7 +47,7 @@ def exhibits() -> Mapping[str, Exhibit]:
 
 
 def find(name: str) -> Exhibit:
-    """Return an exhibit; raise `GalleryError` with the nearest names, or else all, where there is none."""
+    """Return an exhibit; if there is none, raise `GalleryError` with the nearest names, or with all."""
     known = exhibits()
     if name not in known:
         near = get_close_matches(name, known, cutoff=0.5)

@@ -9,7 +9,7 @@ import torch
 from gallery.exhibit import Answer, Arguments, Exhibit
 
 SMALLEST = 1e-30
-"""Below this the truth is taken for zero, and errors count as they are."""
+"""A truth below this counts as zero, and errors are then absolute."""
 
 
 def outputs(answer: Answer) -> tuple[torch.Tensor, ...]:
@@ -18,7 +18,7 @@ def outputs(answer: Answer) -> tuple[torch.Tensor, ...]:
 
 
 def exact(arguments: Arguments) -> Arguments:
-    """Return the arguments with all floating-point tensors in float64, cut off from what they were made of."""
+    """Return the arguments with all floating-point tensors in float64, detached from their graphs."""
     return tuple(each.detach().double() if _is_float(each) else each for each in arguments)
 
 
@@ -26,7 +26,7 @@ def error(exhibit: Exhibit, way: str, arguments: Arguments) -> float:
     """Return the largest error of a way in units of the truth's largest magnitude.
 
     Raises:
-        AssertionError: Number, shapes or type of the answer are others than they should be.
+        AssertionError: The number, shapes or type of the answer's tensors differ from the reference's.
     """
     found = outputs(exhibit.ways[way](*arguments))
     return _largest(found, outputs(exhibit.reference(*exact(arguments))), _dtype(arguments))
@@ -36,7 +36,7 @@ def gradient_error(exhibit: Exhibit, way: str, arguments: Arguments) -> float:
     """Return the largest error of the gradients of all floating-point arguments, for a random gradient of the answer.
 
     Raises:
-        AssertionError: As `error`.
+        AssertionError: The same as for `error`.
     """
     truths = tuple(each.requires_grad_() if _is_float(each) else each for each in exact(arguments))
     given = tuple(each.detach().clone().requires_grad_() if _is_float(each) else each for each in arguments)

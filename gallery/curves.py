@@ -25,7 +25,7 @@ UNITS = {"bytes": ("GB/s", 1e9), "operations": ("TFLOP/s", 1e12)}
 
 
 def bench(exhibits: Sequence[Exhibit], output: Path | None, *, quick: bool) -> None:
-    """Time, draw and write, an exhibit after the other.
+    """Time, draw and write one exhibit after the other.
 
     Raises:
         GalleryError: There is no GPU.
@@ -79,14 +79,14 @@ def draw_curve(found: Mapping[str, Any], device: str, pictures: Path, *, backwar
     )
 
     def rate(place: int, provider: str, **_: Any) -> Any:
-        """Return the rate of a line at a size, and within which ten in a hundred calls are slower or faster."""
+        """Return the median rate of a line at a size, and the rates that 90 % and 10 % of its calls reach."""
         point = points[place]
         if provider == LIMIT:
             return point["limit"]["rate"] / scale
         times = point["times"][provider]
         return tuple(point["amount"] / times[name] * 1e6 / scale for name in ("median_us", "p90_us", "p10_us"))
 
-    with tempfile.TemporaryDirectory() as directory:  # where nobody looks at the plot before it is finished
+    with tempfile.TemporaryDirectory() as directory:  # so that no reader sees an unfinished plot
         perf_report(benchmark)(rate).run(print_data=True, save_path=directory)
     axis = plt.gca()
     axis.set_ylim(bottom=0)
@@ -112,5 +112,5 @@ def point(exhibit: Exhibit, size: Size, *, rounds: int, backward: bool) -> dict[
 
 
 def figures(timing: Timing, bound: Limit) -> dict[str, Any]:
-    """Return a time and what share of the limit it is."""
+    """Return a time with its share of the limit."""
     return {**timing.to_json(), "share": float(f"{bound.share_of(timing.median_us):.4g}")}

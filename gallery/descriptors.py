@@ -1,8 +1,8 @@
-"""Tensor descriptors of Hopper: which tensors they describe, and what a launcher gives the kernels that make them.
+"""Tensor descriptors of Hopper: the tensors that they can describe, and the memory that kernels make them in.
 
-A descriptor tells the GPU's copy engine a tensor's shape and strides once. One instruction of one thread then brings a
-whole box into shared memory, with zeros for what lies outside the tensor, while all other threads compute. In return
-the tensor must begin at a multiple of 16 bytes, have a last stride of one, and all others a multiple of 16 bytes.
+A descriptor tells the GPU's copy engine a tensor's shape and strides once. One instruction of one thread then loads a
+whole box into shared memory, with zeros outside the tensor, while all other threads compute. In return the tensor must
+begin at a multiple of 16 bytes, its last stride must be one, and all others a multiple of 16 bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ INTERPRETED_PROGRAMS = 2
 
 
 def describable(tensor: torch.Tensor) -> bool:
-    """Return whether a descriptor may describe a tensor, as it lies and where it lies."""
+    """Return whether a descriptor can describe a tensor with its strides and address."""
     return tensor.stride(-1) == 1 and aligned(tensor, *tensor.stride()[:-1])
 
 
 def aligned(tensor: torch.Tensor, *strides: int) -> bool:
-    """Return whether a descriptor may describe a tensor's memory with these strides, in elements, and a last of one."""
+    """Return whether a descriptor can describe a tensor's memory with these strides, in elements, and a last of one."""
     steps = [stride * tensor.element_size() for stride in strides]
     begins = tensor.numel() > 0 and tensor.data_ptr() % ALIGNMENT == 0
     return begins and has_descriptors(tensor.device) and all(step > 0 and step % ALIGNMENT == 0 for step in steps)
@@ -31,7 +31,7 @@ def aligned(tensor: torch.Tensor, *strides: int) -> bool:
 
 @functools.cache
 def has_descriptors(device: torch.device) -> bool:
-    """Return whether a device copies by descriptors: GPUs from capability 9.0 on do, and the interpreter."""
+    """Return whether a device copies by descriptors, as GPUs from capability 9.0 on and the interpreter do."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (9, 0)
 
 

@@ -12,9 +12,9 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 @triton.jit
 def dot(a, b, sums, PRECISION: tl.constexpr):
-    """Return `a @ b + sums`, sums float32; PRECISION is that of float32 blocks.
+    """Return `a @ b + sums`, sums float32; PRECISION applies to float32 blocks.
 
-    To the interpreter bfloat16 numbers are whole numbers that hold their bits, so there float32 ones are multiplied.
+    The interpreter holds bfloat16 numbers as integers with their bits, so it multiplies them as float32.
     """
     if INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)

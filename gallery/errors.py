@@ -4,4 +4,4 @@ from triton_regressors.errors import TritonRegressorsError
 
 
 class GalleryError(TritonRegressorsError):
-    """A name, a size or a type that the gallery does not have, or something that needs a GPU."""
+    """A name, a size or a type is unknown to the gallery, or a command needs a GPU."""

@@ -16,7 +16,7 @@ Answer = torch.Tensor | tuple[torch.Tensor, ...]
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One semantics: what to compute, how, on what, and beside whom.
+    """One computation: its reference, its kernels, its arguments and its peers.
 
     All functions in `reference`, `ways` and `peers` take the same arguments and give the same answer.
     """
@@ -28,34 +28,34 @@ class Exhibit:
     """The computation in one line, with the shapes."""
 
     reference: Callable[..., Answer]
-    """In torch, on any device. Given float64 arguments, its answer is the truth."""
+    """The computation in torch, on any device. With float64 arguments its answer is the truth."""
 
     ways: Mapping[str, Callable[..., Answer]]
-    """Ours by name; the first is the one to use."""
+    """The gallery's own functions by name; the first is the one to use."""
 
     sample: Callable[[Size, torch.dtype, torch.device], Arguments]
-    """Returns arguments of a size, drawn from torch's generator; those that have gradients ask for none."""
+    """A function that returns arguments of a size, drawn from torch's generator, without requiring gradients."""
 
     sizes: Sequence[Size]
-    """To check on: small, as the interpreter runs them too; odd, empty and one are among them."""
+    """The sizes to check: small, as the interpreter runs them too, with odd and empty ones and one element."""
 
     curve: Sequence[Size]
-    """To time on, on a GPU, from small to the largest."""
+    """The sizes to time on a GPU, from small to large."""
 
     tolerances: Mapping[torch.dtype, float]
-    """The types it takes, and the largest error of each in units of the truth's largest magnitude; of gradients too."""
+    """The accepted types, each with its largest error, also of gradients, in units of the truth's largest magnitude."""
 
     traffic: Callable[..., int]
-    """Bytes that must be read and written, given the arguments."""
+    """A function of the arguments: the bytes that must be read and written."""
 
     work: Callable[..., int] | None = None
-    """Floating-point operations, given the arguments, where these and not bytes are the limit."""
+    """A function of the arguments: the floating-point operations, if these and not bytes are the limit."""
 
     peers: Mapping[str, Callable[..., Answer]] = field(default_factory=dict)
     """The functions of other libraries that compute the same, by the library's name."""
 
     differentiable: bool = False
-    """True if `ways` have gradients by kernels of ours."""
+    """True if the gallery's own kernels compute the gradients of `ways`."""
 
     backward_traffic: Callable[..., int] | None = None
     """Bytes that the gradients must read and write, given the arguments. With this or the next they are timed too,
@@ -65,7 +65,7 @@ class Exhibit:
     """Floating-point operations of the gradients, given the arguments."""
 
     chosen: Callable[[], Mapping[str, str]] | None = None
-    """The configuration that tuning chose in the last call, by kernel, with the reason."""
+    """A function that returns the configuration that tuning chose in the last call, by kernel, with the reason."""
 
     axis: tuple[str, Callable[[Size], int]] = ("elements", math.prod)
     """The name of the curve's axis, and a function from a size to its place there."""

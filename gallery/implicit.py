@@ -1,7 +1,7 @@
 """The implicit matrix of a convolution: kernels that multiply it with weights, and their launches.
 
-`gallery/kernels/convolution.py` says what is computed and what it teaches. Everything here has a
-pixel's channels together: x [N, H, W, C], weights [F, R, S, C], y [N, P, Q, F].
+`gallery/kernels/convolution.py` has the mathematics and the lesson. All tensors here have a pixel's channels
+together: x [N, H, W, C], weights [F, R, S, C], y [N, P, Q, F].
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ WEIGHT_CHOICES = (
     Choice("wide tiles", USED_MORE, {"PIXELS": 64, "FILTERS": 128, "TAPS": 128}, 8, 3),
 )
 MOST_PIXELS, WEIGHT_TILE = 64, 128
-"""The weights' gradient: pixels in a step, and the width and height of a tile."""
+"""For the weights' gradient: the pixels of a step, and the width and height of a tile."""
 
 PLANE = 64
-"""Pixels of a box in one image, which a descriptor brings for IMAGES of them."""
+"""The pixels of a box in one image; a descriptor loads such boxes for IMAGES images."""
 
 
 @triton.jit
@@ -221,7 +221,7 @@ def weight_kernel(
 
 
 def plane(P: int, Q: int) -> tuple[int, int]:
-    """Return how high and wide a box is, PLANE pixels, so that the boxes that cover P × Q pixels are the fewest."""
+    """Return the height and width of a box of PLANE pixels with which the fewest boxes cover P × Q pixels."""
     shapes = [(PLANE >> k, 1 << k) for k in range(PLANE.bit_length())]
     return min(
         shapes, key=lambda shape: (triton.cdiv(P, shape[0]) * triton.cdiv(Q, shape[1]), abs(shape[0] - shape[1]))
@@ -234,7 +234,7 @@ def channels_last(like: torch.Tensor, N: int, C: int, H: int, W: int) -> torch.T
 
 
 def boxes(tensor: torch.Tensor, channels: int) -> bool:
-    """Return whether descriptors bring a tensor, whose channels lie together, to matrix units."""
+    """Return whether descriptors can load a tensor, whose channels lie together, for matrix units."""
     return tensor.dtype != torch.float32 and aligned(tensor, channels)
 
 
@@ -284,7 +284,7 @@ def sums_by_weight(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> torch.Tensor:
-    """Return the weights' gradient in parts, float32 [parts, F, height, width, C]: each is of some pixels."""
+    """Return the weights' gradient in parts, float32 [parts, F, height, width, C], each for some pixels."""
     gradient, x = (each.contiguous(memory_format=torch.channels_last) for each in (gradient, x))
     (N, C, H, W), (F, P, Q) = x.shape, gradient.shape[1:]
     pixels, taps = N * P * Q, C * height * width

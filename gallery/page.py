@@ -1,6 +1,6 @@
 """Makes the pages of committed results, docs/gallery_speed.md and docs/levels.md: `python -m gallery.page [--check]`.
 
-With --check nothing is written; the exit code is 1 if a page is not what the results give.
+With --check nothing is written; the exit code is 1 if a page differs from the results.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ INTRODUCTION = """# How fast the gallery is
 
 Made by `python -m gallery.page`; do not edit.
 
-Each kernel of the [gallery](gallery.md) on the largest size of its curve, in the fastest of its ways, beside what the
-field would call instead and beside the limit: what a copy of memory, or torch's matrix product, reaches in the same
-run. All take turns, nothing is in the cache when a call begins, and times are the GPU's own.
+The table shows each kernel of the [gallery](gallery.md) on the largest size of its curve, in its fastest way, beside
+other common implementations and beside the limit: the rate of a copy of memory, or of torch's matrix product, in the
+same run. All take turns, the cache is empty when a call begins, and times are the GPU's own.
 
     python -m gallery bench                  # writes figures and curves, on a machine with a GPU
     python -m gallery bench softmax dot"""
@@ -50,7 +50,7 @@ class Aim:
     """The size of the curve at which it is judged; by default the largest."""
 
     def missed(self, point: Figures, ours: str, peers: list[str]) -> list[str]:
-        """Return what is not reached."""
+        """Return the parts of the aim that are not reached."""
         times = point["times"]
         found = [f"{self.share:.0%} of the limit"] if times[ours]["share"] < self.share else []
         for peer in peers:
@@ -70,7 +70,7 @@ AIMS = {
     ("attention", "backward"): Aim(peers={"cuDNN": 0.75}, size=(1, 16, 8192, 8192, 128, 0)),
     ("convolution", "forward"): Aim(peers={"cuDNN": 0.85}),
 }
-"""By kernel and direction; the others are measured without one."""
+"""The aims by kernel and direction; other kernels are measured without an aim."""
 
 
 def row(found: Figures, direction: str) -> list[str]:
@@ -117,7 +117,7 @@ def page(document: Figures, directory: str) -> str:
         f"## Measured on one {document['environment']['device']}",
         f"Versions and machine:{note(document)}.",
         table(header, "lllrrlrl", rows),
-        "The aims: 95 % of the copy's bandwidth for what is bound by bytes (80 % for the gradients of layer "
+        "The aims: 95 % of the copy's bandwidth for kernels bound by bytes (80 % for the gradients of layer "
         "normalisation), and no slower than any peer; 90 % of the matrix product alone and 1.1 × torch's three "
         "operations for product, bias and ReLU; 85 % of cuDNN for attention and convolution, 75 % for attention's "
         "gradients.",
@@ -137,7 +137,7 @@ def pages() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write the pages, or with --check say whether they are what the results give."""
+    """Write the pages, or with --check report whether they match the results."""
     made = pages()
     if "--check" in sys.argv[1:]:
         return int(any(path.read_text(encoding="utf-8") != text for path, text in made.items()))

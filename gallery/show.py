@@ -27,7 +27,7 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     """Check an exhibit on its sizes or the given one, time it on a GPU, and print.
 
     Raises:
-        GalleryError: It takes no such size or type, or an error is larger than it may be.
+        GalleryError: The exhibit takes no such size or type, or an error is larger than allowed.
     """
     console = Console(markup=False, highlight=False)
     device, kind = kernel_device(), read_dtype(exhibit, dtype)
@@ -70,7 +70,7 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
 
 
 def calls(exhibit: Exhibit, arguments: Arguments) -> dict[str, Callable[[], Any]]:
-    """Return what to time: every way and every peer on these arguments."""
+    """Return the calls to time: every way and every peer on these arguments."""
     return {name: partial(call, *arguments) for name, call in (*exhibit.ways.items(), *exhibit.peers.items())}
 
 
@@ -107,7 +107,7 @@ def draw(exhibit: Exhibit, size: Size, dtype: torch.dtype, device: torch.device)
 
 
 def read_size(exhibit: Exhibit, text: str) -> Size:
-    """Return a size given as 4096x512; raise `GalleryError` where it is none."""
+    """Return a size given as 4096x512; raise `GalleryError` for other texts."""
     try:
         return tuple(int(part) for part in text.replace(",", "x").split("x"))
     except ValueError:
@@ -115,7 +115,7 @@ def read_size(exhibit: Exhibit, text: str) -> Size:
 
 
 def read_dtype(exhibit: Exhibit, name: str | None) -> torch.dtype:
-    """Return a type by its name, or the exhibit's first; raise `GalleryError` where it does not take it."""
+    """Return a type by its name, or the exhibit's first; raise `GalleryError` if the exhibit does not take it."""
     known = {str(dtype).removeprefix("torch."): dtype for dtype in exhibit.dtypes}
     if name is not None and name not in known:
         raise GalleryError(f"--dtype {name} is none that {exhibit.name} takes, which are {', '.join(known)}.")
@@ -125,7 +125,7 @@ def read_dtype(exhibit: Exhibit, name: str | None) -> torch.dtype:
 def _errors(
     exhibit: Exhibit, way: str, sizes: list[Size], dtype: torch.dtype, device: torch.device
 ) -> tuple[float, float | None]:
-    """Return the largest error of the answers, and of the gradients where there are any."""
+    """Return the largest error of the answers, and of the gradients if there are any."""
     drawn = [draw(exhibit, size, dtype, device) for size in sizes]
     answers = max(error(exhibit, way, arguments) for arguments in drawn)
     return answers, max(gradient_error(exhibit, way, each) for each in drawn) if exhibit.differentiable else None

@@ -1,9 +1,9 @@
 """Device time of calls on a GPU.
 
-Contenders take turns, a block of calls each, in another order every round. Before a block the GPU is given something
-that lasts until all calls of the block are queued, so that none waits for Python; before each call it reads more than
-its cache holds, so that none finds its arguments there, nor has to write back what others left. Each call lies between
-two events.
+Contenders take turns, a block of calls each, in another order every round. Before a block the GPU gets a task that
+lasts until all calls of the block are queued, so that no call waits for Python. Before each call it reads more than its
+cache holds, so that the call finds no arguments there and need not write back other calls' data. Two events enclose
+each call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOCK_MS = 15.0
 MOST_CALLS, LEAST_CALLS = 25, 3
 FLUSH_BYTES = 2**28
 CYCLES_PER_MS = 2_000_000
-"""No GPU today has more cycles in a millisecond."""
+"""An upper bound of a GPU's cycles in a millisecond."""
 
 
 def time_calls(contenders: Mapping[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, Timing]:
@@ -53,7 +53,7 @@ def _calls_in_a_block(call: Callable[[], Any]) -> tuple[int, float]:
 
 
 def _block(call: Callable[[], Any], count: int, host_ms: float, flush: torch.Tensor) -> list[float]:
-    """Return the times of so many calls in microseconds."""
+    """Return the times of a number of calls in microseconds."""
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
     torch.cuda._sleep(int(count * (host_ms + 0.1) * CYCLES_PER_MS))
     for start, end in events:

@@ -1,4 +1,4 @@
-"""Launch configurations that have names and reasons, and which of them tuning chose."""
+"""Launch configurations with names and reasons, and the choices of tuning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WARM_UP_MS, TIMED_MS = 5, 20
 
 @dataclass(frozen=True)
 class Choice:
-    """A configuration to try: what it is called, why it could be the best, and its numbers."""
+    """A configuration to try: its name, the reason why it could be the best, and its numbers."""
 
     name: str
     reason: str
@@ -23,14 +23,14 @@ class Choice:
     num_stages: int = 3
 
     def config(self, before: Callable[[dict[str, Any]], None] | None = None) -> triton.Config:
-        """Return it as the Triton language takes it."""
+        """Return the configuration as the Triton language takes it."""
         return triton.Config(dict(self.blocks), num_warps=self.num_warps, num_stages=self.num_stages, pre_hook=before)
 
 
 class ByMagnitude(dict[tuple[Any, ...], Any]):
     """Tuned configurations by the kernel's arguments; numbers between two powers of two share one.
 
-    Without this rule every new number of rows would be tuned anew, though a slightly larger one needs the same.
+    Without this rule every new number of rows would be tuned again, although similar numbers need the same choice.
     """
 
     def __contains__(self, key: Any) -> bool:
@@ -53,8 +53,8 @@ def tuned(
 ) -> Callable[[Any], Any]:
     """Decorate a kernel: on a GPU the fastest of `choices` is found once for every magnitude of `key`'s arguments.
 
-    The interpreter has nothing to time: there the first choice is taken. `chosen` says what was taken. `before` is
-    called before a launch with the kernel's arguments by name, those of the choice among them.
+    The interpreter cannot time kernels and takes the first choice. `chosen` returns the choice. `before` is called
+    before a launch with the kernel's arguments by name, including those of the choice.
     """
 
     def decorate(kernel: Any) -> Any:
@@ -72,7 +72,7 @@ def _time(launch: Callable[[], Any], quantiles: Sequence[float]) -> Any:
 
 
 def chosen(*kernels: Any) -> dict[str, str]:
-    """Return by kernel which choice its last launch took, and why it could be the best; of those that were launched."""
+    """Return the choice of each launched kernel's last launch, and the reason why it could be the best."""
     return {
         kernel.base_fn.__name__: f"{choice.name}: {choice.reason}"
         for kernel in kernels

@@ -66,7 +66,7 @@ def requests_section(document: Document, where: str) -> str:
         if (shares := point.get("reading_of_nothing_rounds"))
     ]
     least = (
-        "A model that takes its rows in and gives zeros out, and computes nothing, answers of the do-nothing model's "
+        "A model that reads its rows, computes nothing and answers zeros reaches this share of the do-nothing model's "
     )
     least += f"requests: {', '.join(reading)}."
     found = f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
@@ -88,9 +88,9 @@ def scoring_section(document: Document, where: str) -> str:
     intro = (
         "Rows scored without a server, thousands a second: from a .parquet of float64 to one of answers; the same once "
         "its rows are read; tables as pyarrow has read them, one by one; the same rows as a matrix of float64, and as "
-        "the one of float32 that the entry takes. Beside it the estimator's own `predict`, on the same tables made "
-        "DataFrames, and on the matrix of float64. On a CPU both compute in one thread, and what converts tables uses "
-        "several; beside a GPU scikit-learn has all cores"
+        "the matrix of float32 that the entry takes. The estimator's own `predict` is timed on the same tables as "
+        "DataFrames, and on the matrix of float64. On a CPU both compute in one thread, and the conversion of tables "
+        "uses several; beside a GPU scikit-learn has all cores"
     )
     return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * 11, rows)}"
 
@@ -111,12 +111,10 @@ def several_gpus_section(document: Document, where: str) -> str:
     names = list(document["models"][0]["points"][0]["requests_per_s"])
     header = ["model", "clients × rows", *(f"requests/s, {name}" for name in names), "all ÷ best one", "do-nothing"]
     intro = (
-        "One instance on each GPU, on one Triton server over gRPC, closed loop, 32 features: every place answers with "
+        "One instance on each GPU, on one Triton server over gRPC, closed loop, 32 features. Every GPU answers with "
+        "the same bits. The table shows the requests, and the same quotient for a model that does nothing, with one "
+        "instance on the CPU for each GPU"
     )
-    intro += (
-        "the same bits, and this many requests; beside it the same quotient of a model that does nothing, with one "
-    )
-    intro += "instance on the CPU for each GPU"
     return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * (len(header) - 2), rows)}"
 
 
@@ -146,7 +144,7 @@ def observer_section(document: Document, where: str) -> str:
         for point in model["points"]
     ]
     header = ["model", "rows", "`observe` off, µs", "`sampled` adds", "`on` adds"]
-    intro = "What `observe` adds to a request in one process, the median of rounds in turn and their quartiles, µs"
+    intro = "The time that `observe` adds to a request in one process, the median of rounds in turn and quartiles, µs"
     return f"{intro}{note(document)}:\n\n{table(header, 'lrrrr', rows)}"
 
 

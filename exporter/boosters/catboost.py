@@ -1,6 +1,6 @@
-"""Loads CatBoost's model files, by CatBoost itself, once what they hold was checked.
+"""Loads CatBoost's model files, by CatBoost itself, after checking their contents.
 
-What CatBoost writes of a model takes twice its memory. So a model that was loaded keeps the file that it is.
+CatBoost needs twice a model's memory to write it. A loaded model therefore keeps the file that it was read from.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ REWRITE_S, REWRITE_BYTES_A_SECOND = 30.0, 2e6
 def load(path: str | Path) -> Any:
     """Return a CatBoostRegressor with the model of a .cbm or .json file, as `save_model` writes it.
 
-    CatBoost's compiled code trusts what it reads, so a `.cbm` is checked first. A `.json` is read by a process of its
-    own, which may crash or never end, and writes it as a `.cbm`.
+    CatBoost's compiled code trusts its input, so a `.cbm` is checked first. A `.json` is read by a separate process,
+    which may crash or never end, and which writes it as a `.cbm`.
 
     Raises:
-        ExportError: the model is none of a regressor.
+        ExportError: the model is not a regressor's.
         ImportError: CatBoost is not installed.
         ValueError: the file's numbers do not fit together, or it cannot be read.
         Exception: CatBoost cannot read the file.
@@ -56,7 +56,7 @@ def load(path: str | Path) -> Any:
         data = own.read_bytes()
     read_model(data)
     estimator = CatBoostRegressor()
-    estimator.load_model(blob=data)  # which CatBoost reads where it lies, and keeps
+    estimator.load_model(blob=data)  # CatBoost reads it in place, and keeps it
     estimator._init_params = estimator._get_params_from_model_updated_with_init_params()
     setattr(estimator, KEPT, (data, _state(estimator)))
     loss = estimator.get_params().get("loss_function")
@@ -71,22 +71,22 @@ def load(path: str | Path) -> Any:
 
 
 def file_of(estimator: Any) -> bytes | None:
-    """Return the file that an estimator was loaded from, if it was and its model is still that one."""
+    """Return the file that an estimator was loaded from, if its model has not changed since; otherwise None."""
     data, state = getattr(estimator, KEPT, (None, None))
     return data if data is not None and state == _state(estimator) else None
 
 
 def _state(estimator: Any) -> tuple[Any, ...]:
-    """Return what each way of changing a model changes: another fit, and what sets its trees, their values and sum."""
+    """Return values that change with the model: by another fit, or by setting its trees, their values or their sum."""
     values = hashlib.sha256(estimator.get_leaf_values()).digest()
     return dict(estimator.get_metadata()), estimator.tree_count_, estimator.get_scale_and_bias(), values
 
 
 def _rewrite(path: Path, to: Path) -> None:
-    """Write the model of a `.json` file as a `.cbm`, in a process of its own.
+    """Write the model of a `.json` file as a `.cbm`, in a separate process.
 
     Raises:
-        ValueError: in one clause, why that process did not.
+        ValueError: the process failed; the message says why in one clause.
     """
     limit = REWRITE_S + path.stat().st_size / REWRITE_BYTES_A_SECOND
     try:

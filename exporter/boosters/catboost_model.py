@@ -1,13 +1,13 @@
-"""What CatBoost's own files, `.cbm`, hold: trees, what they ask, and the statistics of categories.
+"""The contents of CatBoost's own files, `.cbm`: trees, their questions, and the statistics of categories.
 
-A tree asks questions by their numbers among those of the whole model, which are in this order: whether a number exceeds
-a border, for each border of each numeric feature; whether a category is a certain one, for each value of each feature
-that is encoded one-hot; and whether a statistic of categories, a CTR in CatBoost's words, exceeds a border. Yes is to
-the right.
+A tree refers to questions by their numbers in the whole model. They come in this order: whether a number exceeds a
+border, for each border of each numeric feature; whether a category equals a value, for each value of each feature that
+is encoded one-hot; and whether a statistic of categories, a CTR in CatBoost's words, exceeds a border. Yes goes to the
+right.
 
-A category is known by the lowest 32 bits of its string's hash. A CTR looks up categories, and answers to questions,
-together: their hashes are folded into one of 64 bits, `h ← M · (h + M · part)`, which has some counts in a table or
-none. What it asks of these, with a prior, is computed in float32.
+A category is identified by the lowest 32 bits of its string's hash. A CTR looks up a combination of categories and
+answers to questions: their hashes are folded into one of 64 bits, `h ← M · (h + M · part)`, for which a table may hold
+counts. The statistic is computed from these counts and a prior, in float32.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from triton_regressors.exporter.boosters.flat_tables import Table
 
 MULTIPLIER = np.uint64(0x4906BA494954CB65)
 NO_HASH = 2**64 - 1
-"""The hash that stands in a table's empty places."""
+"""The hash that marks a table's empty places."""
 
 AT_ONCE = 2**20
 """Combinations looked up at a time."""
@@ -59,9 +59,9 @@ MEANS, CLASSES = KINDS[2:4], KINDS[:2]
 
 @dataclass(frozen=True)
 class Ctr:
-    """A statistic of categories: `values` for the combinations that have these `keys`, and `unknown` for others.
+    """A statistic of categories: `values` for the combinations with these `keys`, and `unknown` for all others.
 
-    The hashes of the categories in `columns` and the answers to `questions` make a key, in this order.
+    A key is made from the hashes of the categories in `columns` and the answers to `questions`, in this order.
     """
 
     columns: tuple[int, ...]
@@ -75,8 +75,8 @@ class Ctr:
 class CatBoostModel:
     """A model: `scale · Σₜ value[leaf(t, x)] + bias`.
 
-    `numeric` are the columns of the input that are compared with borders, `nan_right` those of them in which NaN
-    exceeds every border, and `categorical` those that hold categories.
+    `numeric` are the columns of the input that are compared with borders. `nan_right` are those of them in which NaN
+    exceeds every border. `categorical` are the columns of categories.
     """
 
     questions: Questions
@@ -90,7 +90,7 @@ class CatBoostModel:
 
 
 def category_hash(text: str) -> int:
-    """Return the number that CatBoost knows a category by, −2³¹ to 2³¹ − 1."""
+    """Return CatBoost's number of a category, −2³¹ to 2³¹ − 1."""
     low = city_hash_64(text.encode()) & 0xFFFFFFFF
     return low - (low >> 31 << 32)
 
@@ -105,20 +105,20 @@ def combine(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def find_combinations(choices: Sequence[np.ndarray], keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which combinations of one of each of the choices have one of the keys, and which one.
+    """Find the combinations, with one member of each choice, whose key is among the keys.
 
     Args:
-        choices: hashes or answers, integers, of each part of a key.
+        choices: for each part of a key its possible hashes or answers, integers.
         keys: uint64, ascending.
 
     Returns:
-        The combinations' numbers, the last choice varying fastest; and of each the place of its key.
+        The combinations' numbers, the last choice varying fastest, and the place of each one's key.
     """
     weights, weight = [], MULTIPLIER
     with np.errstate(over="ignore"):
         for _ in choices:
             weight = weight * MULTIPLIER
-            weights.append(weight)  # of the last part first: a key is a sum, as integers of 64 bits are added
+            weights.append(weight)  # the last part's weight first; a key is a weighted sum in 64-bit integers
         parts = [w * c.astype(np.int64).view(np.uint64) for w, c in zip(reversed(weights), choices, strict=True)]
         split = len(parts) - 1
         while split and len(parts[split - 1]) * np.prod([len(part) for part in parts[split:]]) <= AT_ONCE:
@@ -139,7 +139,7 @@ def find_combinations(choices: Sequence[np.ndarray], keys: np.ndarray) -> tuple[
 
 
 def _sums(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return all sums of one of each of the parts, the last one varying fastest."""
+    """Return all sums of one member of each part, the last part varying fastest."""
     sums = np.zeros(1, dtype=np.uint64)
     for part in parts:
         sums = (sums[:, None] + part).ravel()
@@ -149,10 +149,10 @@ def _sums(parts: Sequence[np.ndarray]) -> np.ndarray:
 def read_model(data: bytes | mmap) -> CatBoostModel:
     """Return the model in a file that CatBoost wrote, a `.cbm`, if its numbers fit together.
 
-    They are looked at more closely than reading them asks for: CatBoost's compiled code trusts them.
+    The checks go beyond the needs of this reader, because CatBoost's compiled code trusts the numbers.
 
     Raises:
-        ValueError: in one clause, what of it does not fit or is not read.
+        ValueError: a part does not fit or is not supported; the message says which in one clause.
     """
     if data[:4] != MARK or len(data) < 8:
         raise ValueError("it is not a model of CatBoost's")
@@ -189,7 +189,7 @@ def read_model(data: bytes | mmap) -> CatBoostModel:
 
 @dataclass(frozen=True)
 class _Float:
-    """A numeric feature: its number among those, its column of the input, and the borders that it is compared with."""
+    """A numeric feature: its number among the numeric ones, its column of the input, and its borders."""
 
     index: int
     column: int
@@ -236,7 +236,7 @@ def _questions(
 
 
 def _numbers(floats: Sequence[_Float], one_hot: Sequence[tuple[int, np.ndarray]]) -> dict[tuple[int, int, float], int]:
-    """Return the numbers of questions by what a combination says of them."""
+    """Return the number of each question by its kind, feature and border or value, as a combination names it."""
     named = [(FLOAT, feature.index, border) for feature in floats for border in feature.borders.tolist()]
     named += [(ONE_HOT, feature, value) for feature, values in one_hot for value in values.tolist()]
     return {name: number for number, name in enumerate(named)}
@@ -244,7 +244,7 @@ def _numbers(floats: Sequence[_Float], one_hot: Sequence[tuple[int, np.ndarray]]
 
 @dataclass(frozen=True)
 class _Base:
-    """The subject of a table of statistics: the features that make its keys, its kind, and how targets were split."""
+    """The subject of a table of statistics: the features of its keys, its kind, and its split of the targets."""
 
     categories: tuple[int, ...]
     floats: tuple[tuple[int, float], ...]
@@ -295,7 +295,7 @@ def _ctr(
     require(len(buckets) % BUCKET.itemsize == 0, "a table of statistics is cut off")
     buckets = buckets.view(BUCKET)
     held = buckets["hash"] != NO_HASH
-    # It is searched from the place that the hash's lowest bits say, up to the first empty one.
+    # CatBoost searches the table from the place that the hash's lowest bits name, up to the first empty place.
     require(len(buckets).bit_count() == 1 and not held.all(), "a table of statistics has no empty place")
     means, classes = base.kind in MEANS, table.number(4, "i", 0)
     width = 2 if means else classes if base.kind in CLASSES else 1
@@ -330,7 +330,7 @@ def _ctr(
 
 
 def _counts(kind: str, border: int, counts: np.ndarray, denominator: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return what a statistic divides by what, for the rows of a table and for what it does not hold."""
+    """Return a statistic's numerators and denominators for a table's rows, and its denominator for unknown keys."""
     if kind in MEANS:
         return counts[:, 0], counts[:, 1], 0.0
     if kind == "Buckets":

@@ -1,7 +1,7 @@
 """The trees of CatBoost's files, and the questions that they ask.
 
-A symmetric tree asks the same question at each node of a level, and leaf `Σₖ 2ᵏ · answerₖ` holds its value. Another
-says of each node how far its children are from it.
+A symmetric tree asks the same question at each node of a level, and its value is that of leaf `Σₖ 2ᵏ · answerₖ`. Any
+other tree stores for each node the distances to its children.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from triton_regressors.exporter.boosters.flat_tables import Table
 from triton_regressors.exporter.lowering.tree_nodes import narrow
 
 DEEPEST = 16
-"""The levels of questions that a symmetric tree has at most."""
+"""The most levels of questions that a symmetric tree has."""
 
 STEP = np.dtype([("left", "<u2"), ("right", "<u2")])
 """The distances from a node to its children, in nodes."""
@@ -25,9 +25,9 @@ FLOAT, ONE_HOT, CTR = range(3)
 
 @dataclass(frozen=True)
 class Questions:
-    """The questions of trees, `[questions]` each: a kind, a source, and the border or hash that it is compared with.
+    """The questions of trees, `[questions]` each: a kind, a source, and the border or hash that is compared with it.
 
-    `source` is a column of the input for a number and a category, and a number among the CTRs.
+    `source` is a column of the input for numbers and categories, and the index of a CTR otherwise.
     """
 
     kind: np.ndarray
@@ -39,16 +39,16 @@ class Questions:
 class Symmetric:
     """Symmetric trees, tree after tree."""
 
-    depth: np.ndarray  # [trees], how many questions
-    question: np.ndarray  # [levels], of a tree from its lowest bit on
-    value: np.ndarray  # float64 [leaves, outputs], 2 to the power of its depth of each tree
+    depth: np.ndarray  # [trees], the number of questions
+    question: np.ndarray  # [levels], each tree's from its lowest bit on
+    value: np.ndarray  # float64 [leaves, outputs], for each tree 2 to the power of its depth
 
 
 @dataclass(frozen=True)
 class Nodes:
     """Nodes of several trees, tree after tree, each tree's root first, `[nodes]` each.
 
-    `left` and `right` count within the tree, −1 at a leaf, where `question` is −1 too.
+    `left` and `right` count within the tree. A leaf has −1 for both, and for `question`.
     """
 
     sizes: np.ndarray  # [trees]
@@ -59,10 +59,10 @@ class Nodes:
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """Refuse a file of whose numbers something does not hold.
+    """Refuse a file if a condition on its numbers does not hold.
 
     Raises:
-        ValueError: that; `otherwise` says in one clause what is wrong.
+        ValueError: it does not hold; `otherwise` says in one clause what is wrong.
     """
     if not holds:
         raise ValueError(otherwise)
@@ -74,7 +74,7 @@ def within(numbers: np.ndarray, end: int) -> bool:
 
 
 def read_trees(trees: Table, questions: Questions, outputs: int) -> Symmetric | Nodes:
-    """Return the trees, whose arrays may lie where they were read."""
+    """Return the trees; their arrays may be views of the data."""
     splits, sizes, starts = (trees.array(field, "<i4").astype(np.int64) for field in (1, 2, 3))
     values, steps, leaf = trees.array(8, "<f8"), trees.array(10, STEP), trees.array(11, "<u4")
     require(len(sizes) > 0, "it has no trees")
@@ -96,18 +96,18 @@ def read_trees(trees: Table, questions: Questions, outputs: int) -> Symmetric | 
 def stepping(
     question: np.ndarray, sizes: np.ndarray, steps: np.ndarray, leaf: np.ndarray, values: np.ndarray, outputs: int
 ) -> Nodes:
-    """Return the nodes of trees that say of each node how far its children are from it.
+    """Return the nodes of trees that store for each node the distances to its children.
 
-    A node without one of its children holds a value of its own for the rows that would go there: it gets a leaf of its
-    own, behind its tree's nodes.
+    A node with only one child holds a value itself for the rows that would go to the other: it gets an added leaf,
+    behind its tree's nodes.
 
     Args:
-        question: of each node; of one without children it means nothing.
-        sizes: `[trees]`, how many nodes.
-        steps: `[2, nodes]`, to the left child and to the right one, 0 where there is none.
-        leaf: `[nodes]`, where the values of a node without one of its children begin.
-        values: of all nodes.
-        outputs: how many values a node has.
+        question: each node's question; a node without children has none, and its number means nothing.
+        sizes: `[trees]`, the number of nodes.
+        steps: `[2, nodes]`, the distances to the left and to the right child, 0 for a missing child.
+        leaf: `[nodes]`, the place of the first value of a node that lacks a child.
+        values: the values of all nodes.
+        outputs: the number of values of a node.
     """
     nodes = len(question)
     require(steps.shape[1] == len(leaf) == nodes, "steps are not of each node")

@@ -1,4 +1,4 @@
-"""CityHash64, version 1, by Geoff Pike and Jyrki Alakuijala: the numbers that CatBoost knows strings by."""
+"""CityHash64, version 1, by Geoff Pike and Jyrki Alakuijala: the hash by which CatBoost identifies strings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _of_33_to_64(text: bytes) -> int:
 
 
 def _halves(a: int, second: int, third: int, last: int) -> _Pair:
-    """Return two sums over 32 bytes, the first 8 of which are in `a`."""
+    """Return two sums over 32 bytes; `a` holds the first 8."""
     turned = _turn(a + last, 52) + _turn(a, 37) + _turn(a + second, 7)
     a += second + third
     return a + last & _WORD, turned + _turn(a, 31) & _WORD
@@ -80,7 +80,7 @@ def _weak(text: bytes, start: int, a: int, b: int) -> _Pair:
 
 
 def _of_two(low: int, high: int) -> int:
-    """Return the hash of 16 bytes, two numbers of which the lowest 64 bits count."""
+    """Return the hash of 16 bytes, the lowest 64 bits of two numbers."""
     low, high = low & _WORD, high & _WORD
     a = _fold((low ^ high) * _MULTIPLIER & _WORD)
     return _fold((high ^ a) * _MULTIPLIER & _WORD) * _MULTIPLIER & _WORD
@@ -92,7 +92,7 @@ def _at(text: bytes, start: int) -> int:
 
 
 def _turn(number: int, bits: int) -> int:
-    """Return the lowest 64 bits of a number turned right."""
+    """Return the lowest 64 bits of a number rotated right."""
     number &= _WORD
     return (number >> bits | number << (64 - bits)) & _WORD
 

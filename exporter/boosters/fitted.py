@@ -21,10 +21,10 @@ def column_names(estimator: Any) -> list[str] | None:
 def width(estimator: Any) -> int:
     """Return the number of features that an estimator states.
 
-    CatBoost's `n_features_in_` is 0 in a loaded model, whose `feature_names_` remain.
+    CatBoost's `n_features_in_` is 0 in a loaded model, but its `feature_names_` remain.
 
     Raises:
-        AttributeError, TypeError: the estimator states none.
+        AttributeError, TypeError: the estimator states no number.
     """
     return int(estimator.n_features_in_) or len(estimator.feature_names_)
 

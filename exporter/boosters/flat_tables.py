@@ -1,7 +1,7 @@
 """FlatBuffers, the binary form of tables in which CatBoost saves its models: https://flatbuffers.dev/internals.
 
-A table knows its fields by numbers; those that it does not have are the default. Numbers are little-endian, and an
-array is read where it lies.
+A table identifies its fields by numbers; a field that it lacks has the default value. Numbers are little-endian, and an
+array is a view of the data.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Table:
 
     @classmethod
     def root(cls, data: memoryview) -> Table:
-        """Return the table that the data is.
+        """Return the data's root table.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the data is not a table.
         """
         return cls(data, _at(data, _OFFSET, 0))
 
@@ -40,7 +40,7 @@ class Table:
         return default if place is None else self._read(struct.Struct("<" + form), place)
 
     def array(self, field: int, dtype: Any) -> np.ndarray:
-        """Return an array of numbers; an empty one where there is none."""
+        """Return an array of numbers, which is empty if the field is missing."""
         start, count = self._vector(field)
         found: np.ndarray = np.frombuffer(self._data, dtype, count, start) if count else np.zeros(0, dtype)
         return found
@@ -67,7 +67,7 @@ class Table:
         return self._vector(field)[1]
 
     def _vector(self, field: int) -> tuple[int, int]:
-        """Return where an array begins, and how many items it has."""
+        """Return an array's beginning and its number of items."""
         place = self._place_of(field)
         if place is None:
             return 0, 0

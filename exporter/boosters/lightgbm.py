@@ -19,7 +19,7 @@ def load(path: str | Path) -> Any:
     from lightgbm import Booster, LGBMRegressor
 
     booster = Booster(model_str=checked_text(Path(path).read_text(encoding="utf-8")))
-    # An estimator has no way of its own to be given a model; these are what its `fit` leaves.
+    # An estimator has no method that takes a model, so this sets the attributes that its `fit` sets.
     estimator, features = LGBMRegressor(), booster.num_feature()
     estimator._Booster, estimator.fitted_ = booster, True
     estimator._n_features = estimator._n_features_in = features

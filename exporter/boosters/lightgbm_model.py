@@ -1,13 +1,13 @@
 """LightGBM's model text, as `Booster.model_to_string` writes it, as arrays.
 
-The text holds every number to its last bit, and no trees but those that `predict` asks. What LightGBM does with it:
+The text holds every number to its last bit, and only the trees that `predict` uses. LightGBM reads it as follows:
 
-- A number goes to the left where it is at most the threshold, both float64. Numbers of at most 1e-35f in magnitude are
-  read as 0, so that thresholds among them stand for all of them.
-- NaN goes where 0 goes, unless its feature had NaN in training, or zero_as_missing is set: then the node says where. In
-  the latter case 0 goes there too.
-- A category is a number without its fraction. It goes to the left where it is in the node's set. Others, NaN and
-  negative numbers among them, go to the right.
+- A number goes to the left if it is at most the threshold, both float64. Numbers of at most 1e-35f in magnitude are
+  read as 0, so that all thresholds among them are equivalent.
+- NaN goes where 0 goes, unless its feature had NaN in training, or zero_as_missing is set: then the node says where. If
+  zero_as_missing is set, 0 goes there too.
+- A category is a number without its fraction. It goes to the left if it is in the node's set. All other numbers, with
+  NaN and negative ones, go to the right.
 - A leaf of a linear tree is `const + Σ coefficient · x`, and has a value for rows in which one of these `x` is NaN.
 """
 
@@ -32,12 +32,12 @@ NEAR_ZERO = float(np.float32(1e-35))
 """Numbers of at most this magnitude are read as 0."""
 
 BY_CATEGORY, DEFAULT_LEFT = 1, 2
-"""Bits of a node's decision_type; the two bits above them are what is missing: nothing, zeros, or NaN."""
+"""Bits of a node's decision_type; the two bits above them say what counts as missing: nothing, zeros, or NaN."""
 
 NO_MISSING, ZERO_MISSING = 0, 1
 
 UNREAD = ("split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count")
-"""What the text says of trees beside how they decide."""
+"""The fields of trees that do not affect their answers."""
 
 OF_INNER = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
 """The fields that the text holds for each inner node."""
@@ -45,10 +45,10 @@ OF_INNER = ("split_feature", "threshold", "decision_type", "left_child", "right_
 
 @dataclass(frozen=True)
 class LinearLeaves:
-    """The functions of the leaves of linear trees, leaf after leaf; of other trees' leaves the constant alone."""
+    """The functions of the leaves of linear trees, leaf after leaf; the leaves of other trees have only a constant."""
 
     constant: np.ndarray  # float64 [leaves]
-    terms: np.ndarray  # int64 [leaves], how many features a leaf reads
+    terms: np.ndarray  # int64 [leaves], the number of features that a leaf reads
     feature: np.ndarray  # int64 [Σ terms]
     coefficient: np.ndarray  # float64 [Σ terms]
 
@@ -57,13 +57,13 @@ class LinearLeaves:
 class LightGBMModel:
     """A model of LightGBM.
 
-    Trees are tree after tree, of each the inner nodes and then the leaves, in LightGBM's order. Tree `t` adds to output
-    `t % outputs`: `trees.value`, `[leaves, outputs]`, is 0 in the other columns. Inner nodes of `zero_missing` ask for
-    a feature whose zeros are NaN.
+    The nodes lie tree after tree, first each tree's inner nodes and then its leaves, in LightGBM's order. Tree `t` adds
+    to output `t % outputs`: `trees.value`, `[leaves, outputs]`, is 0 in the other columns. `zero_missing` marks inner
+    nodes whose feature has its zeros read as NaN.
 
-    `objective` is empty where it was a function of the user's. `categorical` are the features of categories, `infos`
-    say which numbers each feature had in training, and `pandas_categories` are the categories of each column, from left
-    to right, that pandas knew some of.
+    `objective` is empty if it was a function of the user's. `categorical` are the features of categories. `infos` say
+    which numbers each feature had in training. `pandas_categories` are the categories of each categorical column of the
+    pandas table, from left to right.
     """
 
     n_features: int
@@ -92,7 +92,7 @@ def read_model(text: str) -> LightGBMModel:
     """Return the model that a text of LightGBM's describes.
 
     Raises:
-        ValueError: in one clause, what is wrong with the text.
+        ValueError: something is wrong with the text; the message says what in one clause.
     """
     begin = text.find("\nTree=")
     end = text.find("\nend of trees", max(begin, 0))
@@ -146,10 +146,10 @@ def read_model(text: str) -> LightGBMModel:
 
 
 def read_parts(texts: Iterable[str]) -> LightGBMModel:
-    """Return the model whose rounds texts of LightGBM's describe, some after the other.
+    """Return the model whose rounds are described by consecutive texts of LightGBM's, some rounds each.
 
     Raises:
-        ValueError: in one clause, what is wrong with one of them.
+        ValueError: something is wrong with one of them; the message says what in one clause.
     """
     trees: list[Trees] = []
     zero_missing, leaves = [], []
@@ -166,7 +166,7 @@ def read_parts(texts: Iterable[str]) -> LightGBMModel:
 
 
 class _Fields:
-    """What the trees say, each field of all trees together; numbers are checked to be as many as they should be."""
+    """The fields of the trees, each field's numbers of all trees joined, with their count checked."""
 
     def __init__(self, text: str, begin: int, end: int) -> None:
         self._text = text
@@ -188,7 +188,7 @@ class _Fields:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)
                 lines = [self._text[slice(*line)] for line in self._lines.get(name, [])]
-                words = " ".join(lines).strip()  # of blanks, numpy makes a number
+                words = " ".join(lines).strip()  # numpy would read a number from blanks
                 found: np.ndarray = np.fromstring(words, dtype, sep=" ")
         except (DeprecationWarning, ValueError):
             raise ValueError(f"{name} holds a value that is not a number") from None
@@ -198,7 +198,7 @@ class _Fields:
 
 
 class _Layout:
-    """Where nodes lie: tree after tree, of each the inner nodes and then the leaves."""
+    """The layout of the nodes: tree after tree, first each tree's inner nodes and then its leaves."""
 
     def __init__(self, leaves: np.ndarray) -> None:
         if not len(leaves) or (leaves < 1).any():
@@ -210,13 +210,13 @@ class _Layout:
         self._nodes, self._inner = len(is_inner), np.flatnonzero(is_inner)
 
     def inner_nodes(self, values: np.ndarray, of_leaves: int = 0) -> np.ndarray:
-        """Return values of inner nodes in their places, leaves having a value of no meaning."""
+        """Return an array for all nodes with these values at the inner ones; the value at leaves has no meaning."""
         found: np.ndarray = np.full(self._nodes, of_leaves, values.dtype)
         found[self._inner] = values
         return found
 
     def children(self, child: np.ndarray) -> np.ndarray:
-        """Return places in the tree of children that are numbered as LightGBM does, leaf `l` being `~l`."""
+        """Return the places in their tree of children in LightGBM's numbering, in which leaf `l` is `~l`."""
         inner = self.inner[self.tree_of_inner]
         if ((child >= inner) | (~child > inner)).any():
             raise ValueError("a node's child is none of its tree's nodes")
@@ -224,7 +224,7 @@ class _Layout:
 
 
 def _snap(threshold: np.ndarray) -> np.ndarray:
-    """Return thresholds that decide of all numbers as these do of numbers of which the smallest are read as 0."""
+    """Return thresholds that decide numbers as they are like `threshold` decides them with near-zero ones read as 0."""
     below = np.nextafter(-NEAR_ZERO, -np.inf)
     snapped = np.where((threshold >= -NEAR_ZERO) & (threshold < 0), below, threshold)
     found: np.ndarray = np.where((threshold >= 0) & (threshold < NEAR_ZERO), NEAR_ZERO, snapped)
@@ -234,11 +234,12 @@ def _snap(threshold: np.ndarray) -> np.ndarray:
 def _sets(fields: _Fields, own: np.ndarray, tree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the sets of categorical nodes, and all sets, int32 `[sets, words]`.
 
-    The last bit of a set stands for whatever is no category below it, and is 0: such numbers go to the right.
+    The last bit of a set stands for every number that is not a category below it, and is 0: such numbers go to the
+    right.
 
     Args:
-        fields: of the trees.
-        own: the number of each node's set among its tree's.
+        fields: the fields of the trees.
+        own: the number of each node's set within its tree.
         tree: each node's tree.
     """
     count = fields.integers("num_cat")
@@ -261,14 +262,14 @@ def _sets(fields: _Fields, own: np.ndarray, tree: np.ndarray) -> tuple[np.ndarra
 
 
 def _constants(value: np.ndarray) -> LinearLeaves:
-    """Return the functions of leaves that are no linear trees', whose values are `[leaves, outputs]`."""
+    """Return the constant functions of ordinary leaves with values `[leaves, outputs]`."""
     return LinearLeaves(
         value.sum(axis=1), np.zeros(len(value), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
     )
 
 
 def _linear_leaves(fields: _Fields, layout: _Layout, value: np.ndarray, features: int) -> LinearLeaves | None:
-    """Return the linear functions of leaves, whose values are `[leaves, outputs]`; None where no tree has some."""
+    """Return the linear functions of leaves with values `[leaves, outputs]`; None if no tree is linear."""
     is_linear = fields.integers("is_linear") > 0
     if not is_linear.any():
         return None
@@ -286,13 +287,13 @@ def _linear_leaves(fields: _Fields, layout: _Layout, value: np.ndarray, features
 
 
 def checked_text(text: str) -> str:
-    """Return a text as LightGBM can read it, whose compiled code trusts it: if its numbers fit together.
+    """Return a text that is safe for LightGBM's compiled code, which trusts its numbers, after checking them.
 
-    The line is left out that says where each tree begins: LightGBM reads all at once by it, and an error that it finds
+    The result lacks the line that says where each tree begins. With it LightGBM reads all trees at once, and an error
     in one of them then ends the process.
 
     Raises:
-        ValueError: in one clause, what does not fit together.
+        ValueError: the numbers do not fit together; the message says which in one clause.
     """
     if "\r" in text or "\0" in text:
         raise ValueError("it holds characters that LightGBM does not write")
@@ -318,7 +319,7 @@ def checked_text(text: str) -> str:
 
 
 def _check_block(block: str) -> None:
-    """Raise `ValueError` unless each line of a tree holds as many numbers as LightGBM takes from it."""
+    """Raise `ValueError` unless each line of a tree holds as many numbers as LightGBM reads from it."""
     _, *lines = block.rstrip("\n").split("\n")
     fields = dict(line.partition("=")[::2] for line in lines)
     counts = {name: len(words.split()) for name, words in fields.items()}
@@ -338,9 +339,9 @@ def _check_block(block: str) -> None:
 
 
 def _categorical_features(infos: tuple[str, ...], tail: str) -> tuple[int, ...]:
-    """Return the features of categories: those with a list of codes, and declared ones of which there is nothing.
+    """Return the features of categories: those with a list of codes, and declared ones without any information.
 
-    Features can be declared to no effect, as in the parameters of an estimator that is fitted on a DataFrame.
+    A declaration can be without effect, as in the parameters of an estimator that is fitted on a DataFrame.
     """
     found = re.search(r"^\[categorical_feature: ([\d,]*)\]$", tail, re.MULTILINE)
     declared = {int(feature) for feature in found[1].split(",") if feature} if found else set()
@@ -348,7 +349,7 @@ def _categorical_features(infos: tuple[str, ...], tail: str) -> tuple[int, ...]:
 
 
 def _pandas_categories(tail: str) -> tuple[tuple[Any, ...], ...]:
-    """Return the categories that the text ends with."""
+    """Return the categories of pandas' columns, which stand at the end of the text."""
     _, _, found = tail.rpartition("pandas_categorical:")
     columns = json.loads(found) if found.strip() else None
     return tuple(tuple(categories) for categories in columns or ())

@@ -1,4 +1,4 @@
-"""Which columns of a table held pandas' categories, by the text of the LightGBM model that was fitted on it."""
+"""The columns of a table that held pandas' categories, found from the text of the LightGBM model fitted on it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from triton_regressors.exporter.boosters.lightgbm_model import LightGBMModel
 
 @dataclass(frozen=True)
 class _Choice:
-    """In how many ways columns can be chosen, and one of these: a column behind those of another choice."""
+    """The number of ways to choose columns, and one such choice: a column appended to another choice."""
 
     ways: int
     before: _Choice | None
     feature: int
 
     def features(self) -> list[int]:
-        """Return the columns that are chosen."""
+        """Return the chosen columns."""
         found, choice = [], self
         while choice.before is not None:
             found.append(choice.feature)
@@ -28,11 +28,11 @@ class _Choice:
 
 
 def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
-    """Return the categories of each column that pandas knew some of. The text does not say which columns these are.
+    """Return the categories of each column that was categorical in pandas, although the text does not name the columns.
 
-    Where all columns were declared that have unordered categories, as LightGBM does by itself, those are among them.
-    Others hold ordered categories, whose codes LightGBM takes for numbers. The columns are known where one choice alone
-    has numbers that may be codes.
+    Columns with unordered categories are among them if all of these were declared, as LightGBM does by itself. Other
+    columns hold ordered categories, whose codes LightGBM takes for numbers. The columns are known if the numbers of
+    exactly one choice of columns may be codes.
 
     Raises:
         ValueError: there is no such choice, or there are several.
@@ -51,7 +51,7 @@ def pandas_columns(model: LightGBMModel) -> dict[int, tuple[Any, ...]]:
 
 def _choose_columns(model: LightGBMModel, needed: tuple[int, ...]) -> _Choice:
     """Return the choice of columns, from left to right and `needed` among them, whose numbers may be the codes."""
-    choices = [_Choice(1, None, 0)] + [_Choice(0, None, 0)] * len(model.pandas_categories)  # by how many are found
+    choices = [_Choice(1, None, 0)] + [_Choice(0, None, 0)] * len(model.pandas_categories)  # by the number of columns
     for feature, info in enumerate(model.infos):
         before, codes = choices, _count_codes(info)
         choices = [_Choice(0, None, 0) if feature in needed else choice for choice in before]
@@ -63,7 +63,7 @@ def _choose_columns(model: LightGBMModel, needed: tuple[int, ...]) -> _Choice:
 
 
 def _count_codes(info: str) -> float:
-    """Return how many categories a feature has at least if its numbers are their codes, infinity if they are none."""
+    """Return the least number of categories whose codes a feature's numbers can be; infinity if they are not codes."""
     numbers = [] if info == "none" else [float(number) for number in info.strip("[]").split(":")]
     are_codes = all(number == np.rint(number) and number >= -1 for number in numbers)
     return max(numbers, default=-1.0) + 1 if are_codes else np.inf

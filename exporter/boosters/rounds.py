@@ -1,4 +1,4 @@
-"""Large models some rounds at a time: a library takes several times what a model holds to write the whole of it."""
+"""Reads large models some rounds at a time, as a library needs several times a model's memory to write all of it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FIRST_ROUNDS = 16
 """The number of rounds in the first part."""
 
 PART_BYTES = 2**20
-"""About how much is written at a time from then on."""
+"""The approximate size of each later part, in bytes."""
 
 PARTS = 128
-"""About how many parts there are at most: each repeats what is of no round, such as the names of categories."""
+"""The approximate limit of the number of parts; each repeats the data outside the rounds, such as category names."""
 
 
 def saved_in_parts(save: Callable[[int, int, str], object], name: str, rounds: int) -> Iterator[mmap.mmap]:
-    """Yield what a library writes of so many rounds of a model, some after the other.
+    """Yield the file that a library writes for each part of a model's rounds, in order.
 
     Args:
-        save: writes the rounds from the first number on and before the second to a file.
-        name: of the file.
-        rounds: how many there are.
+        save: `save(begin, end, file)` writes the rounds from `begin` on and before `end` to a file.
+        name: the name of the file.
+        rounds: the number of rounds.
     """
     begin, count = 0, FIRST_ROUNDS
     while begin < rounds:
@@ -38,14 +38,13 @@ def saved_in_parts(save: Callable[[int, int, str], object], name: str, rounds: i
         count = max(PART_BYTES * (end - begin) // len(part), -(-rounds // PARTS), 1)
         begin = end
         yield part
-        del part  # so that the memory is there for the next one
+        del part  # frees the memory for the next one
 
 
 def joined(parts: list[Trees]) -> Trees:
-    """Return the trees of parts, one part after the other, and take them out of the list.
+    """Return the trees of parts, one part after the other, and empty the list.
 
-    The last bit of a set stands for every number that has none of its own: the set goes on with it where those of other
-    parts have more bits.
+    The last bit of a set stands for every number beyond the set. It is repeated to the width of the widest part's sets.
     """
     words, sets = max(part.sets.shape[1] for part in parts), 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""What boosters' libraries write of a model."""
+"""Models as the boosting libraries write them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from triton_regressors.exporter.lowering.memory import hand_back
 
 
 def saved(save: Callable[[str], object], name: str) -> mmap.mmap:
-    """Return what `save` writes to a file of this name; the libraries keep the memory that they write a model to.
+    """Return the contents of the file of this name that `save` writes.
 
-    It is read from the file where it is looked at: much of it never is.
+    A file is used because the libraries do not free the memory to which they write a model. It is memory-mapped,
+    because much of it is never read.
     """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, name)

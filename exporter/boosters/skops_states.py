@@ -1,4 +1,4 @@
-"""Checks boosters' models inside `.skops` files, where the library reads them while the file is loaded."""
+"""Checks boosters' models inside `.skops` files, before the library reads them while the file is loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _check_lightgbm(state: dict[str, Any]) -> None:
 
 
 def _check_catboost(state: dict[str, Any]) -> None:
-    if "__model" in state:  # one that is not fitted has none
+    if "__model" in state:  # an estimator that is not fitted has none
         catboost_model.read_model(_of_type(state["__model"], bytes))
 
 
@@ -31,19 +31,19 @@ CHECKS: dict[str, tuple[str, str, Callable[[dict[str, Any]], None]]] = {
     "lightgbm": ("lightgbm.basic", "Booster", _check_lightgbm),
     "catboost": ("catboost.core", "_CatBoostBase", _check_catboost),
 }
-"""For each library, as it is imported: the class whose `__setstate__` reads a model, and the check before that."""
+"""For each library, by its module name: the class whose `__setstate__` reads a model, and the check before that."""
 
 
 @contextlib.contextmanager
 def checked_models(libraries: Collection[str]) -> Iterator[None]:
-    """Have these libraries read no model, of those that states of their classes hold, that was not checked.
+    """Check each model in an object's state within the block, before one of these libraries reads it.
 
-    Their compiled code trusts what it reads. What a class is given where it would read it is checked, so that no way
-    of writing a file leads around it.
+    The libraries' compiled code trusts its input. The check sits in the class's `__setstate__`, so that no file can
+    bypass it.
 
     Raises:
         ImportError: one of them is not installed.
-        ValueError: while it lasts, a model's numbers do not fit together.
+        ValueError: within the block, a model's numbers do not fit together.
     """
     with contextlib.ExitStack() as stack:
         for library in libraries:
@@ -64,10 +64,10 @@ def _checked(set_state: Callable[..., None], check: Callable[[dict[str, Any]], N
 
 
 def _of_type(model: Any, kind: type) -> Any:
-    """Return a model of the type that its library writes.
+    """Return a model if it has the type that its library writes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it has another type.
     """
     if not isinstance(model, kind):
         raise ValueError("its model of a booster is missing")

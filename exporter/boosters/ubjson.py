@@ -1,6 +1,6 @@
-"""UBJSON, the binary JSON in which XGBoost saves its models: https://ubjson.org, of draft 12.
+"""UBJSON, the binary JSON in which XGBoost saves its models: https://ubjson.org, draft 12.
 
-An array of numbers of one type becomes a numpy array that reads them where they lie, big-endian as they are.
+An array of numbers of one type becomes a big-endian numpy array, a view of the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def parse_ubjson(data: bytes | bytearray | mmap) -> Any:
     """Return the value that `data` holds: dicts, lists, strings, numbers, and numpy arrays for typed arrays.
 
     Raises:
-        ValueError: it is no UBJSON.
+        ValueError: it is not UBJSON.
     """
     try:
         return _Reader(data).value()
@@ -36,7 +36,7 @@ class _Reader:
         self._at = 0
 
     def value(self) -> Any:
-        """Read the value that comes next."""
+        """Read the next value."""
         return self._value_of(self._mark())
 
     def _value_of(self, mark: str) -> Any:
@@ -78,9 +78,9 @@ class _Reader:
         return found
 
     def _size(self) -> tuple[str, Any]:
-        """Read the type of all items of a container and how many these are; empty and None where it does not say.
+        """Read the type of a container's items and their number; empty and None if the container does not state them.
 
-        Each item takes a byte or more, so a count beyond the data ends where the data do.
+        Each item takes a byte or more, so reading a count beyond the data stops at the end of the data.
         """
         kind = self._mark() if self._ends("$") else ""
         return kind, self._number(self._mark()) if self._ends("#") else None
@@ -96,7 +96,7 @@ class _Reader:
         return self._data[start : self._at].decode()
 
     def _skip(self, size: int) -> int:
-        """Pass so many bytes, and return where they begin."""
+        """Skip `size` bytes, and return the place of the first."""
         start, self._at = self._at, self._at + size
         if size < 0 or self._at > len(self._data):
             raise IndexError

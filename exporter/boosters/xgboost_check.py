@@ -1,7 +1,7 @@
 """Checks that XGBoost's document is consistent before XGBoost's compiled code reads it and trusts its numbers.
 
-What is looked at are those numbers that are places in an array, and how long arrays are. What else may be wrong with a
-document XGBoost finds itself, or it answers with other numbers than it was trained to.
+The checks cover the numbers that are places in an array, and the lengths of arrays. Any other error in a document is
+found by XGBoost itself, or only changes the model's answers.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ OF_NODES = (
 """The fields of a tree that hold a number for each of its nodes."""
 
 LATER = ("split_type", "sum_hessian", "loss_changes", "parents")
-"""Those that not every version and kind of tree has."""
+"""The fields that some versions and kinds of trees lack."""
 
 
 def check_document(document: Any) -> None:
-    """Raise `ValueError`, in one clause, unless what a file of XGBoost's holds, read as JSON, holds together."""
+    """Raise `ValueError`, in one clause, unless the document of one of XGBoost's files is consistent."""
     try:
         _check_learner(document["learner"])
-    except Exception as error:  # what is missing or of another type can raise almost anything
+    except Exception as error:  # a missing field or one of another type can raise almost anything
         raise ValueError(f"its document does not hold together: {one_line(error)}") from error
 
 
@@ -94,7 +94,7 @@ def _check_tree(tree: Any, features: int, outputs: int) -> None:
     inner = left != -1
     children = np.stack([left[inner], right[inner]])
     _require(_within(children, 1, nodes), "a node's child is not in its tree")
-    # The root is no child, and the others are one node's at most: so no node is above itself.
+    # The root is not a child, and every other node has at most one parent, so no node is its own ancestor.
     _require(np.unique(children).size == children.size, "a node is the child of several")
     _require(_within(split[inner], 0, features), "a node asks for a feature that does not exist")
     if len(parents := found.get("parents", ())):

@@ -1,11 +1,11 @@
 """XGBoost's models as arrays, from the bytes of `Booster.save_raw("ubj")`; of XGBoost 2.1 to 3.2.
 
-A model's margin is `base + Σₜ leaf(t, x)` in float32, one tree after the other, and its answer a function of that. A
-node sends a row to the left if `x < condition`: as float32 has no number between, if `x ≤` the one below `condition`. A
-node that asks for a category sends those to the right that it lists, and all others to the left; so also negative
-numbers, and fractions after these are cut off. NaN goes to the side that the node says.
+A model's margin is `base + Σₜ leaf(t, x)` in float32, one tree after the other, and its answer is a function of the
+margin. A node sends a row to the left if `x < condition`, which for a float32 `x` means that `x` is at most the next
+float32 below `condition`. A node that asks for a category sends the categories that it lists to the right, and all
+others to the left, negative numbers included; fractions are cut off first. NaN goes to the side that the node names.
 
-Nothing here imports XGBoost: its files are read by itself, and what it makes of any of them is these bytes.
+Nothing here imports XGBoost: XGBoost itself reads its files, of any format, and turns them into these bytes.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ LINKS = {
     **dict.fromkeys(("reg:logistic", "binary:logistic"), "expit"),
     **dict.fromkeys(("reg:gamma", "reg:tweedie", "count:poisson", "survival:cox", "survival:aft"), "exp"),
 }
-"""The function of each objective that makes an answer of a margin."""
+"""The function of each objective that turns a margin into an answer."""
 
 CLIPPED = 1e-6
-"""How far a probability stays from 0 and 1 before its logit is taken."""
+"""The least distance of a probability from 0 and 1 when its logit is taken."""
 
 
 @dataclass(frozen=True)
 class XGBoostModel:
-    """A model that trees make, or where `weights` are given an affine map.
+    """A model of trees, or an affine map if `weights` are given.
 
     Args:
         objective: its name.
@@ -57,12 +57,11 @@ class XGBoostModel:
         base: the margin before the first tree, float32 `[outputs]`.
         named: whether the features have names, as the columns of a DataFrame.
         categorical: the features whose numbers are codes of categories.
-        categories: the categories of these features by their codes, where the model holds them: strings or whole
-            numbers.
-        trees: the trees that `predict` uses, in their order, whose nodes are those that a row can reach.
-        output_of_tree: which output each tree adds to, `[trees]`; None where a leaf has a value for each.
+        categories: the categories of these features by their codes, strings or whole numbers, if the model holds them.
+        trees: the trees that `predict` uses, in order, with the nodes that a row can reach.
+        output_of_tree: the output that each tree adds to, `[trees]`; None if a leaf has a value for each output.
         nodes: the number that XGBoost gives each node in its tree.
-        weights: of the booster "gblinear", float32 `[features + 1, outputs]`, the intercept last.
+        weights: the weights of the booster "gblinear", float32 `[features + 1, outputs]`, the intercept last.
     """
 
     objective: str
@@ -79,10 +78,10 @@ class XGBoostModel:
 
 
 def read_xgboost(raw: bytes | bytearray | mmap) -> XGBoostModel:
-    """Return what `Booster.save_raw("ubj")` holds, cut at the best iteration.
+    """Return the model in the bytes of `Booster.save_raw("ubj")`, cut at the best iteration.
 
     Raises:
-        ValueError: in one clause, why it cannot be served.
+        ValueError: it cannot be served; the message says why in one clause.
     """
     learner = parse_ubjson(raw)["learner"]
     objective, parameters = learner["objective"]["name"], learner["learner_model_param"]
@@ -119,10 +118,10 @@ def read_xgboost(raw: bytes | bytearray | mmap) -> XGBoostModel:
 
 
 def read_parts(raws: Iterable[bytes | bytearray | mmap]) -> XGBoostModel:
-    """Return the model of trees whose rounds are what `read_xgboost` reads, some after the other.
+    """Return the model of trees whose rounds are in consecutive parts, each as `read_xgboost` reads it.
 
     Raises:
-        ValueError: in one clause, why it cannot be served.
+        ValueError: it cannot be served; the message says why in one clause.
     """
     trees: list[Trees] = []
     outputs, nodes = [], []
@@ -155,7 +154,7 @@ def _margin(score: np.float32, link: str) -> float:
 
 
 def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.ndarray]:
-    """Return the nodes of trees that a row can reach, level after level, and their numbers in the documents.
+    """Return the trees' nodes that a row can reach, level after level, and their numbers in the documents.
 
     A leaf has `width` values.
     """
@@ -205,7 +204,7 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
 def _reachable(
     starts: np.ndarray, tree_of: np.ndarray, left: np.ndarray, right: np.ndarray, inner: np.ndarray
 ) -> np.ndarray:
-    """Return the nodes that can be reached from the roots, tree after tree, each tree's level after level."""
+    """Return the nodes that can be reached from the roots, tree after tree, and level after level in each."""
     levels, count = [starts], len(starts)
     while len(parents := levels[-1][inner[levels[-1]]]):
         first = starts[tree_of[parents]]
@@ -219,9 +218,10 @@ def _reachable(
 
 
 def _sets(documents: list[dict[str, Any]], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row of `sets` of each node, −1 where it does not ask for a category, and the sets.
+    """Return each node's row of `sets`, −1 if it does not ask for a category, and the sets.
 
-    Of a set, int32 words, a bit says that its category goes to the left; the last one says it of all further ones.
+    A set is int32 words; each bit says whether its category goes to the left, and the last bit also says so for all
+    further categories.
     """
     total = int(starts[-1]) + len(documents[-1]["left_children"])
     row_of = np.full(total, -1, np.int32)
@@ -245,7 +245,7 @@ def _sets(documents: list[dict[str, Any]], starts: np.ndarray) -> tuple[np.ndarr
 
 
 def _leaf_vectors(tree: dict[str, Any], width: int) -> np.ndarray:
-    """Return the values of each node of a tree whose leaves have several, `[nodes, width]`."""
+    """Return the values `[nodes, width]` of a tree whose leaves have several values each."""
     leaf = np.asarray(tree["left_children"]) == -1
     if "leaf_weights" not in tree:
         return np.asarray(tree["base_weights"]).reshape(-1, width)
@@ -255,12 +255,12 @@ def _leaf_vectors(tree: dict[str, Any], width: int) -> np.ndarray:
 
 
 def _weighted(trees: Trees, weight: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """Return the leaves of "dart" as `predict` adds them: through the base and back, times the tree's weight.
+    """Return the leaves of "dart" as `predict` adds them: plus the base and minus it again, times the tree's weight.
 
     Args:
-        trees: whose leaves have one value.
+        trees: trees whose leaves have one value each.
         weight: float32 `[trees]`.
-        base: the margin before the first tree, for all trees or each of them.
+        base: the margin before the first tree, one for all trees or one for each.
     """
     leaves = (trees.sizes + 1) // 2
     first = np.repeat(np.broadcast_to(base, weight.shape), leaves)[:, None]
@@ -270,7 +270,7 @@ def _weighted(trees: Trees, weight: np.ndarray, base: np.ndarray) -> np.ndarray:
 
 
 def _categories(document: Any, categorical: tuple[int, ...], names: Sequence[str]) -> dict[int, list[str] | np.ndarray]:
-    """Return the categories of each feature that a model holds; strings that are not all ASCII are cut in it."""
+    """Return the categories that a model holds for each feature; it truncates strings that are not all ASCII."""
     found: dict[int, list[str] | np.ndarray] = {}
     for feature, encoded in enumerate(document["enc"] if document else ()):
         if feature not in categorical or not len(encoded["values"]):

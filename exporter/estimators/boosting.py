@@ -1,4 +1,4 @@
-"""Boosting: sums of trees from an initial prediction on, and AdaBoost's weighted medians."""
+"""Boosting: an initial prediction plus a sum of trees, and AdaBoost's weighted medians."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 
 LAST = np.uint32(2**31)
-"""The last bit of a set of categories, which is for numbers that are none; they go where NaN goes."""
+"""The last bit of a set of categories, for numbers that are not categories; they go to the same side as NaN."""
 
 
 @lowers(GradientBoostingRegressor)
@@ -37,7 +37,7 @@ def lower_gradient_boosting(model: GradientBoostingRegressor, x: Value, builder:
 
 @lowers(HistGradientBoostingRegressor)
 def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value, builder: Builder) -> Value:
-    """`y = link⁻¹(baseline + Σₜ value[leaf(t, x)])`; trees read categories by their numbers, in columns after `x`.
+    """`y = link⁻¹(baseline + Σₜ value[leaf(t, x)])`; trees read categories as codes, in columns after `x`.
 
     The estimator compares in float64.
     """
@@ -63,7 +63,7 @@ def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value,
 
 @lowers(AdaBoostRegressor)
 def lower_ada_boost(model: AdaBoostRegressor, x: Value, builder: Builder) -> Value:
-    """The weighted median of what the estimators predict."""
+    """The weighted median of the estimators' predictions."""
     estimators = model.estimators_
     if are_trees(estimators, builder):
         predictions = lower_side_by_side(estimators, x, builder)
@@ -86,7 +86,7 @@ def _predictor_trees(predictors: list[Any], columns: np.ndarray) -> Trees:
     )
     leaf, categorical = nodes["is_leaf"] > 0, nodes["is_categorical"] > 0
     asked = (first_set + nodes["bitset_idx"])[categorical]
-    last = np.where(nodes["missing_go_to_left"][categorical] > 0, LAST, 0)  # there are 255 categories at most
+    last = np.where(nodes["missing_go_to_left"][categorical] > 0, LAST, 0)  # at most 255 categories leave it unused
     sets[asked, -1] = sets[asked, -1] & ~LAST | last.astype(np.uint32)
     return Trees(
         sizes,

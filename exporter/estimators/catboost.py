@@ -1,7 +1,8 @@
-"""CatBoost: `y = f(scale · Σₜ value[leaf(t, x)] + bias)`, with every decision as its library makes it.
+"""CatBoost: `y = f(scale · Σₜ value[leaf(t, x)] + bias)`, with the library's own decisions.
 
-Trees compare float32 numbers, and what categories become: whether they are a certain one, and statistics of them, see
-`exporter/boosters/catboost_model.py`. Both are columns that lookups make, so that trees remain which compare numbers.
+Trees compare float32 numbers and functions of categories: one-hot indicators and statistics, see
+`exporter/boosters/catboost_model.py`. Lookups compute these functions as columns, so the plan's trees compare numbers
+alone.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ refuses(
 
 @lowers("catboost.core.CatBoost")
 def lower_catboost(estimator: Any, x: Value, builder: Builder) -> Value:
-    """The raw scores, whatever the loss."""
+    """The raw scores, for every loss."""
     return _lower_scores(estimator, x, builder, "identity")
 
 
 @lowers(REGRESSOR)
 def lower_catboost_regressor(estimator: Any, x: Value, builder: Builder) -> Value | dict[str, Value]:
-    """What `predict` makes of the scores of the estimator's loss; of RMSEWithUncertainty a mean and its deviation."""
+    """The scores, or their exponent, as `predict` has it for the loss; for RMSEWithUncertainty a mean and deviation."""
     kind = estimator._get_default_prediction_type()
     if kind not in ("RawFormulaVal", "Exponent", UNCERTAIN):
         raise builder.refuse(
@@ -62,7 +63,7 @@ def lower_catboost_regressor(estimator: Any, x: Value, builder: Builder) -> Valu
 
 @answers(REGRESSOR)
 def answer_by_catboost(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
-    """Return what `predict` answers; with RMSEWithUncertainty this is a mean and a variance."""
+    """Return the answer of `predict`, which for RMSEWithUncertainty is a mean and a variance."""
     found = np.asarray(estimator.predict(table))
     return {"y": found[:, 0], "std": np.sqrt(found[:, 1])} if "std" in outputs else {"y": found}
 
@@ -90,7 +91,7 @@ def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> 
 def _symmetric(
     model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder
 ) -> SymmetricTrees:
-    """Return trees that ask one question a level; see `_nodes`."""
+    """Return trees that ask one question at each level; see `_nodes`."""
     trees, (column, border, missing) = model.trees, _questions(model, columns)
     assert isinstance(trees, Symmetric)
     note_borders(column[trees.question], border[trees.question], x, builder)
@@ -111,11 +112,11 @@ def _nodes(model: CatBoostModel, columns: Mapping[int, int], x: Value, function:
     """Return trees whose nodes each ask a question.
 
     Args:
-        model: with trees of this kind.
-        columns: the column in which trees find the answer to a question, or the number that it is about.
-        x: the columns that are not made for the trees, the first of those.
-        function: of the scores.
-        builder: takes down where features lie.
+        model: a model with trees of this kind.
+        columns: the column in which trees find the answer to a question, or the number that it compares.
+        x: the columns of the input, which come before those that are computed for the trees.
+        function: the function of the scores.
+        builder: records the location of features.
     """
     nodes, (column, border, missing) = model.trees, _questions(model, columns)
     assert isinstance(nodes, Nodes)
@@ -134,7 +135,7 @@ def _nodes(model: CatBoostModel, columns: Mapping[int, int], x: Value, function:
 
 
 def _questions(model: CatBoostModel, columns: Mapping[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return of each question its column, its border, float32, and whether NaN exceeds it; the last is no question."""
+    """Return each question's column, its border, float32, and whether NaN exceeds it; the last entry is for leaves."""
     questions = model.questions
     column = np.full(len(questions.kind) + 1, -1, dtype=np.int32)
     column[list(columns)] = list(columns.values())
@@ -144,10 +145,10 @@ def _questions(model: CatBoostModel, columns: Mapping[int, int]) -> tuple[np.nda
 
 
 def _read(estimator: Any, builder: Builder) -> CatBoostModel:
-    """Return the estimator's model, which CatBoost tells in its file alone: the one it was loaded from, or another."""
+    """Return the estimator's model, read from the file that it was loaded from or from a newly saved one."""
     try:
         model = read_model(file_of(estimator) or saved(estimator.save_model, "model.cbm"))
-    except Exception as error:  # the library raises its own, and what is not read is a ValueError
+    except Exception as error:  # the library raises errors of its own, and an unsupported model is a ValueError
         raise builder.refuse(estimator, one_line(error)) from error
     hand_back()
     return model

@@ -1,12 +1,12 @@
-"""What CatBoost's trees ask of categories, as columns that lookups make.
+"""Columns that lookups compute for the questions that CatBoost's trees ask about categories.
 
-A model holds its categories' hashes and not their strings. These come from the user's sample: each column's strings, or
-whole numbers, must explain every hash that the model knows, or the export is refused. Categories that are whole numbers
-near zero need no sample: they are found by their hashes.
+A model holds its categories' hashes and not their strings. The strings come from the user's sample: each column's
+strings, or whole numbers, must explain every hash that the model knows, or the export is refused. Categories that are
+whole numbers near zero need no sample: they are found by their hashes.
 
-A statistic of one column is a lookup. One of several columns, and of answers about numbers, is two: the first gives a
-combination a number, the sum of what each category adds, and trees of one question add what answers do; the second
-looks this number up.
+A statistic of one column is a lookup. A statistic of several columns, and of answers about numbers, is two lookups. The
+first sums a share for each category into a number for the combination, to which trees of one question add a share for
+each answer; the second looks this number up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMBINATIONS = 2**28
 """The most combinations that a statistic may have, including those that no row had."""
 
 NEAR_ZERO = range(-1024, 2**16)
-"""Whole numbers that are found by their hashes."""
+"""The whole numbers that are found by their hashes."""
 
 ALL_ROWS = "Give rows with every category that it was trained on as sample (--sample), such as its training rows"
 
@@ -53,10 +53,10 @@ class Categories:
 
 
 def known_categories(estimator: Any, model: CatBoostModel, x: Value, builder: Builder) -> dict[int, Categories]:
-    """Return what is known of each categorical column of `x`, and note which are strings, in the builder's profile.
+    """Return the categories of each categorical column of `x`, and record the columns of strings in the profile.
 
     Raises:
-        ExportError: the sample lacks categories, or holds what is none.
+        ExportError: the sample lacks categories, or holds values that are not categories.
     """
     if x.features:
         builder.profile.name_tensor([x.features[column] for column in model.categorical], "categories")
@@ -71,18 +71,18 @@ def add_categories(
     read: Value,
     builder: Builder,
 ) -> tuple[Value, dict[int, int]]:
-    """Append the columns that trees ask about categories.
+    """Append the columns that answer the trees' questions about categories.
 
     Args:
-        estimator: the one being lowered.
-        model: what it says.
+        estimator: the estimator being lowered.
+        model: its model.
         known: its categories, by the column of its input.
         place: the column of `read` for each column of its input that it reads.
-        read: those columns.
+        read: the columns that it reads.
         builder: takes the lookups.
 
     Returns:
-        `read` and the new columns, and the column of the answer to each question that is asked about categories.
+        `read` with the new columns, and the column of the answer to each question about categories.
     """
     questions = model.questions
     asked = np.unique(model.trees.question[model.trees.question >= 0])
@@ -123,7 +123,7 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
     feature = x.features[column] if x.features else -1
     given = None
     if feature >= 0 and profile.given is not None:
-        with contextlib.suppress(KeyError, IndexError):  # what is wrong with the sample is said where it is read
+        with contextlib.suppress(KeyError, IndexError):  # reading the whole sample later raises an error that says why
             given = set(profile.given(feature))
     if given is not None:
         filled = profile.text.known(feature)  # an imputer's strings, if one is in front
@@ -171,7 +171,7 @@ def _of_column(estimator: Any, model: CatBoostModel, column: int, x: Value, buil
 
 
 def _numbers(estimator: Any, integers: Sequence[int], column: int, x: Value, builder: Builder) -> np.ndarray:
-    """Return the numbers that the plan has for whole numbers."""
+    """Return the plan's numbers for whole numbers."""
     numbers = np.array(integers, dtype=np.int64)
     if len(numbers) and np.abs(numbers.astype(np.float64)).max() >= EXACT:
         return number_integers(builder, estimator, x, column, numbers)
@@ -179,14 +179,14 @@ def _numbers(estimator: Any, integers: Sequence[int], column: int, x: Value, bui
 
 
 def _stated(model: CatBoostModel, column: int) -> set[int]:
-    """Return the hashes of a column that the model names: those asked for, and those with statistics of their own."""
+    """Return the hashes of a column that the model names: those in one-hot questions, and those with own statistics."""
     questions = model.questions
     named = questions.border[(questions.kind == ONE_HOT) & (questions.source == column)].astype(np.int64)
     return set(named.tolist()) | _hashes(model, column)
 
 
 def _hashes(model: CatBoostModel, column: int) -> set[int]:
-    """Return the hashes that have statistics of their own: a key of one part is a multiple of it."""
+    """Return the hashes that have statistics of their own: a key of one part is a multiple of the part."""
     inverse = np.uint64(pow(int(combine([np.ones(1, dtype=np.int64)])[0]), -1, 2**64))
     found: set[int] = set()
     for ctr in model.ctrs:
@@ -240,7 +240,7 @@ def _combinations(
     for ctr in ctrs:
         kind = ctr.columns, ctr.questions
         parts = [*(known[column].hashes for column in ctr.columns), *(np.arange(2) for _ in ctr.questions)]
-        table = kind, ctr.keys.tobytes()  # several statistics are made of one
+        table = kind, ctr.keys.tobytes()  # several statistics share one table
         if table not in tables:
             tables[table] = find_combinations(parts, ctr.keys)
         number, key = tables[table]
@@ -261,7 +261,7 @@ def _combinations(
 def _strides(
     estimator: Any, known: Mapping[int, Categories], columns: Sequence[int], questions: Sequence[int], builder: Builder
 ) -> np.ndarray:
-    """Return what one step of each part of a combination adds to its number."""
+    """Return the stride of each part of a combination in the combination's number."""
     sizes = [*(len(known[column].hashes) + 1 for column in columns), *(2 for _ in questions)]
     if np.prod(np.array(sizes, dtype=np.float64)) > COMBINATIONS:
         raise builder.refuse(
@@ -281,10 +281,10 @@ def _add_numbers(
     read: Value,
     builder: Builder,
 ) -> Value:
-    """Return the number of each kind's combination in a row: what each category adds, and each answer."""
+    """Return the number of each kind's combination in a row, the sum of a share for each category and each answer."""
     questions = model.questions
-    shares: dict[int, np.ndarray] = {}  # of the categories of a column, and of an unknown one
-    answered: dict[int, np.ndarray] = {}  # of yes to a question about a number
+    shares: dict[int, np.ndarray] = {}  # by column: the shares of its categories, and of an unknown one
+    answered: dict[int, np.ndarray] = {}  # by question about a number: the share of the answer yes
     for index, kind in enumerate(kinds):
         columns, asked = kind
         for column, stride in zip(columns, strides[kind], strict=False):
@@ -319,10 +319,10 @@ def _add_numbers(
 
 
 def _share(shares: dict[int, np.ndarray], column: int, known: Mapping[int, Categories], kinds: int) -> np.ndarray:
-    """Return the table of what a column's categories add to each kind's number, made where there is none."""
+    """Return the table of the shares of a column's categories in each kind's number, and make it if it is missing."""
     return shares.setdefault(column, np.zeros((len(known[column].hashes) + 1, kinds)))
 
 
 def _names(estimator: Any, columns: Sequence[int]) -> str:
-    """Return how an error names columns."""
+    """Return the names of columns as errors show them."""
     return "columns " + ", ".join(f"'{estimator.feature_names_[column]}'" for column in columns)

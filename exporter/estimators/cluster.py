@@ -21,7 +21,7 @@ refuses(
 
 @lowers_transform(*CLUSTERINGS)
 def lower_cluster_distances(clustering: Any, x: Value, builder: Builder) -> Value:
-    """`z[i] = ‖x − centreᵢ‖`: of the clusters, and in Birch of the subclusters."""
+    """`z[i] = ‖x − centreᵢ‖`, for the centres of the clusters, or of the subclusters in Birch."""
     centres = dense(clustering.subcluster_centers_ if isinstance(clustering, Birch) else clustering.cluster_centers_)
     note_points(x, centres, builder)
     return builder.add(function_of_points(centres, "euclidean", "identity"), x)

@@ -1,6 +1,6 @@
 """Models made of models: pipelines, searches, columns and unions of transformers, several targets, transformed targets.
 
-An estimator whose `predict` and `transform` are two things, as a Pipeline's or a search's are, has a lowering of each.
+An estimator whose `predict` and `transform` differ, such as a Pipeline or a search, has a lowering for each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from triton_regressors.exporter.lowering.registry import answers, lowers, lowers
 
 @lowers(Pipeline)
 def lower_pipeline(pipeline: Pipeline, x: Value, builder: Builder) -> dict[str, Value]:
-    """Each step reads what the step before it made; all but the last transform."""
+    """Each step reads the output of the step before it; all but the last transform."""
     *before, (name, last) = pipeline.steps
     x = _transformed(before, x, builder)
     if _passes(last):
@@ -48,7 +48,7 @@ def answer_by_pipeline(pipeline: Pipeline, table: Any, outputs: Sequence[str]) -
 
 @lowers_transform(Pipeline)
 def transform_by_pipeline(pipeline: Pipeline, x: Value, builder: Builder) -> Value:
-    """Each step reads what the step before it made."""
+    """Each step reads the output of the step before it."""
     return _transformed(pipeline.steps, x, builder)
 
 
@@ -151,27 +151,27 @@ def _best(search: Any, builder: Builder) -> Any:
 
 @lowers(FrozenEstimator)
 def lower_frozen(frozen: FrozenEstimator, x: Value, builder: Builder) -> dict[str, Value]:
-    """The estimator that is kept from being fitted again."""
+    """The frozen estimator itself."""
     with builder.at("estimator"):
         return builder.lower_outputs(frozen.estimator, x)
 
 
 @answers(FrozenEstimator)
 def answer_by_frozen(frozen: FrozenEstimator, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
-    """What the estimator answers that is kept from being fitted again."""
+    """Return the frozen estimator's own answers."""
     return ask(frozen.estimator, table, outputs)
 
 
 @lowers_transform(FrozenEstimator)
 def transform_by_frozen(frozen: FrozenEstimator, x: Value, builder: Builder) -> Value:
-    """The transformer that is kept from being fitted again."""
+    """The frozen transformer itself."""
     with builder.at("estimator"):
         return builder.lower_transform(frozen.estimator, x)
 
 
 @lowers_inverse(FrozenEstimator)
 def invert_frozen(frozen: FrozenEstimator, y: Value, builder: Builder) -> Value:
-    """The inverse of the transformer that is kept from being fitted again."""
+    """The inverse of the frozen transformer."""
     with builder.at("estimator"):
         return builder.lower_inverse(frozen.estimator, y)
 
@@ -205,7 +205,7 @@ def lower_transformed_target(regressor: TransformedTargetRegressor, x: Value, bu
 
 @lowers(MultiOutputRegressor)
 def lower_multi_output(regressor: MultiOutputRegressor, x: Value, builder: Builder) -> Value:
-    """One regressor a target, side by side."""
+    """One regressor for each target, side by side."""
     values = []
     for index, estimator in enumerate(regressor.estimators_):
         with builder.at(f"estimators_[{index}]"):
@@ -215,7 +215,7 @@ def lower_multi_output(regressor: MultiOutputRegressor, x: Value, builder: Build
 
 @lowers(RegressorChain)
 def lower_chain(chain: RegressorChain, x: Value, builder: Builder) -> Value:
-    """One regressor a target, each of which also reads what those before it predict; `order_` says for which target."""
+    """One regressor for each target, which also reads the predictions before it; `order_` gives the targets."""
     values: list[Value] = []
     for index, estimator in enumerate(chain.estimators_):
         with builder.at(f"estimators_[{index}]"):

@@ -1,6 +1,6 @@
-"""Linear projections and what else turns features into components: PCA and its kin, codes, pooled features.
+"""Linear projections and other transforms of features into components: PCA and its kin, codes, pooled features.
 
-If a transform solves a problem anew for each row (NMF, dictionaries, topics), there is no plan for it.
+A transform that solves a problem anew for each row (NMF, dictionaries, topics) has no plan.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from triton_regressors.kernels.ops.columns.pool import Pool
 
 @lowers(PCA, IncrementalPCA)
 def lower_pca(pca: Any, x: Value, builder: Builder) -> Value:
-    """`z = x componentsᵀ − mean componentsᵀ`, divided by the components' standard deviations where `whiten` is set."""
+    """`z = x componentsᵀ − mean componentsᵀ`, divided by the components' standard deviations if `whiten` is set."""
     spread = np.sqrt((pca.components_**2 * pca.explained_variance_[:, None]).sum(0) + pca.noise_variance_)
     builder.profile.note_scale(x.features, pca.mean_, _positive(spread))
-    # As scikit-learn does: what was fitted on float32 projects its mean in float32, and its answers show it.
+    # A PCA fitted on float32 projects its mean in float32, as in scikit-learn, which shows in its answers.
     multiply = np.matmul if pca.components_.dtype == np.float32 else product
     weight, intercept = _float64(pca.components_.T), -_float64(multiply(pca.mean_.reshape(1, -1), pca.components_.T))[0]
     if pca.whiten:
@@ -54,7 +54,7 @@ def lower_pca(pca: Any, x: Value, builder: Builder) -> Value:
 
 @lowers_inverse(PCA, IncrementalPCA)
 def invert_pca(pca: Any, y: Value, builder: Builder) -> Value:
-    """`x = z components + mean`, the components multiplied by their standard deviations where `whiten` is set."""
+    """`x = z components + mean`, the components multiplied by their standard deviations if `whiten` is set."""
     weight = pca.components_
     if pca.whiten:
         weight = weight * np.sqrt(pca.explained_variance_)[:, None]
@@ -220,7 +220,7 @@ def lower_dictionary(coder: Any, x: Value, builder: Builder) -> Value:
 
 @lowers_inverse(DictionaryLearning, MiniBatchDictionaryLearning, SparseCoder)
 def invert_dictionary(coder: Any, y: Value, builder: Builder) -> Value:
-    """`x = z dictionary`, the columns of the two signs taken from each other before where `split_sign` is set."""
+    """`x = z dictionary`; with `split_sign` the columns of the negative sign are first subtracted from the others."""
     dictionary = _float64(_dictionary(coder))
     return builder.affine(y, np.vstack([dictionary, -dictionary]) if coder.split_sign else dictionary, 0.0)
 
@@ -239,7 +239,7 @@ def _dictionary(coder: Any) -> Any:
 
 
 def _deviations(pca: Any) -> np.ndarray:
-    """Return the components' standard deviations, held off zero as scikit-learn does."""
+    """Return the components' standard deviations, kept above zero as in scikit-learn."""
     deviations = np.sqrt(pca.explained_variance_)
     held: np.ndarray = np.maximum(deviations, np.finfo(deviations.dtype).eps)
     return held

@@ -1,10 +1,10 @@
 """Encoders of categories: one-hot, ordinal and target encoders, as lookups.
 
-scikit-learn's encoders find a number among the sorted categories of its feature: equal as float64 is equal, −0 as 0,
-NaN as NaN where NaN is a category. Categories that are strings, and whole numbers that float64 does not tell apart, are
-other numbers in the plan, see `exporter/lowering/text_columns.py`.
+scikit-learn's encoders find a number among the sorted categories of its feature: numbers compare as float64, −0 equals
+0, and NaN equals NaN if NaN is a category. Categories that are strings, and whole numbers that float64 cannot tell
+apart, have other numbers in the plan, see `exporter/lowering/text_columns.py`.
 
-scikit-learn raises an error at an unknown category with handle_unknown="error". A served row cannot: its encoded
+With handle_unknown="error" scikit-learn raises an error at an unknown category. A served row cannot raise: its encoded
 feature is NaN instead, and so is its answer, even if the steps behind the encoder would take NaN for a missing value.
 A request with an unknown string is refused before that.
 """
@@ -23,12 +23,12 @@ from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 
 EXACT = 2.0**53
-"""Every whole number up to this one is a float64 of its own."""
+"""Every whole number below this one has a float64 of its own."""
 
 
 @dataclass(frozen=True)
 class Codes:
-    """What one feature's categories become: `values` for the `keys`, `missing` for NaN, `unknown` for the rest."""
+    """The codes of one feature's categories: `values` for the `keys`, `missing` for NaN, `unknown` for the rest."""
 
     column: int
     keys: np.ndarray
@@ -39,7 +39,7 @@ class Codes:
 
 @lowers(OneHotEncoder)
 def lower_one_hot_encoder(encoder: OneHotEncoder, x: Value, builder: Builder) -> Value:
-    """The number of the column that a category has among those of its feature, then one column for each number."""
+    """A lookup of a category's column within its feature, then one indicator column for each of these numbers."""
     codes, all_categories = [], _categories(encoder, x, builder)
     for feature, categories in enumerate(all_categories):
         numbers = _without_dropped(encoder, feature, _grouped(encoder, feature, np.arange(len(categories))))
@@ -60,13 +60,13 @@ def lower_one_hot_encoder(encoder: OneHotEncoder, x: Value, builder: Builder) ->
     columns = np.repeat(np.arange(len(widths), dtype=np.int32), widths)
     starts = np.arange(len(columns) + 1, dtype=np.int32)
     keys = np.concatenate([np.arange(width, dtype=np.float64) for width in widths])
-    table = np.repeat([1.0, np.nan, 0.0], len(columns))[:, None]  # of its number, of NaN, of any other number
+    table = np.repeat([1.0, np.nan, 0.0], len(columns))[:, None]  # for its number, for NaN, for any other number
     return builder.add(Lookup(columns, starts, keys, table), found)
 
 
 @lowers(OrdinalEncoder)
 def lower_ordinal_encoder(encoder: OrdinalEncoder, x: Value, builder: Builder) -> Value:
-    """The number of a category among those of its feature."""
+    """The number of a category within its feature."""
     codes, all_categories = [], _categories(encoder, x, builder)
     for feature, categories in enumerate(all_categories):
         unknown = np.nan
@@ -85,9 +85,9 @@ def lower_ordinal_encoder(encoder: OrdinalEncoder, x: Value, builder: Builder) -
 
 @lowers(TargetEncoder)
 def lower_target_encoder(encoder: TargetEncoder, x: Value, builder: Builder) -> Value:
-    """The mean target of a category, drawn towards that of all rows, which an unknown category has.
+    """The mean target of a category, shrunk towards the mean of all rows; an unknown category has that mean.
 
-    A target of few whole numbers counts as one of classes: there is then a column for each class of each feature.
+    scikit-learn treats a target of few whole numbers as classes: each feature then has a column for each class.
     """
     categories, means = _categories(encoder, x, builder), np.atleast_1d(encoder.target_mean_)
     codes = [
@@ -114,9 +114,9 @@ def lookup(builder: Builder, x: Value, codes: list[Codes], summed: bool = False)
 
 
 def _guard_unknown(encoder: Any, categories: list[np.ndarray], x: Value, builder: Builder) -> None:
-    """Make the answer NaN where a number is none of its feature's categories, whatever follows the encoder.
+    """Make the answer NaN if a number is not a category of its feature, independent of the steps after the encoder.
 
-    Strings that no encoder of their column knows are refused in the request; others have a number.
+    Strings that no encoder of their column knows are refused in the request; other strings have a number.
     """
     codes = []
     for feature, numbers in enumerate(categories):
@@ -127,7 +127,7 @@ def _guard_unknown(encoder: Any, categories: list[np.ndarray], x: Value, builder
 
 
 def _codes(column: int, categories: np.ndarray, values: np.ndarray, unknown: float) -> Codes:
-    """Return what a feature's categories become; NaN is unknown if it is not among them."""
+    """Return the codes of a feature's categories; NaN is unknown if it is not among them."""
     known = ~np.isnan(categories)
     missing = unknown if known.all() else float(np.asarray(values)[~known][0])
     keys, first = np.unique(categories[known], return_index=True)
@@ -135,7 +135,7 @@ def _codes(column: int, categories: np.ndarray, values: np.ndarray, unknown: flo
 
 
 def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
-    """Return each feature's categories as float64, strings as their numbers, and note where they lie."""
+    """Return each feature's categories as float64, strings as their numbers, and record their location."""
     found = []
     for feature, categories in enumerate(encoder.categories_):
         if _are_strings(categories):
@@ -163,23 +163,23 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
 
 
 def _are_strings(categories: np.ndarray) -> bool:
-    """Return whether a feature's categories are strings, some of them perhaps missing."""
+    """Return whether a feature's categories are strings; a missing value may be among them."""
     return categories.dtype.kind in "UT" or any(isinstance(category, str) for category in categories.tolist())
 
 
 def _are_large(categories: np.ndarray) -> bool:
-    """Return whether a feature's categories are whole numbers that float64 does not all hold."""
+    """Return whether a feature's categories are whole numbers, some of them too large for float64 to hold exactly."""
     return categories.dtype.kind in "iu" and bool((np.abs(categories.astype(np.float64)) >= EXACT).any())
 
 
 def _infrequent(encoder: Any, feature: int) -> np.ndarray | None:
-    """Return which categories of a feature are grouped as infrequent, or None."""
+    """Return the indices of a feature's categories that are grouped as infrequent, or None."""
     indices = encoder._infrequent_indices[feature] if encoder._infrequent_enabled else None
     return None if indices is None else np.asarray(indices)
 
 
 def _grouped(encoder: Any, feature: int, numbers: np.ndarray) -> np.ndarray:
-    """Return the categories' numbers after the infrequent ones were grouped into one."""
+    """Return the categories' numbers with the infrequent ones grouped into one."""
     mapping = None if _infrequent(encoder, feature) is None else encoder._default_to_infrequent_mappings[feature]
     return numbers if mapping is None else np.asarray(mapping)[numbers]
 

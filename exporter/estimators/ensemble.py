@@ -23,7 +23,7 @@ def lower_voting(regressor: VotingRegressor, x: Value, builder: Builder) -> Valu
 
 @lowers(StackingRegressor)
 def lower_stacking(regressor: StackingRegressor, x: Value, builder: Builder) -> Value:
-    """The final estimator reads what the members predict, and `x` too where `passthrough` is set."""
+    """The final estimator reads the members' predictions, and with `passthrough` also `x`."""
     predictions = transform_by_stacking(regressor, x, builder)
     with builder.at("final_estimator_"):
         return builder.lower(regressor.final_estimator_, predictions)
@@ -31,7 +31,7 @@ def lower_stacking(regressor: StackingRegressor, x: Value, builder: Builder) -> 
 
 @lowers_transform(StackingRegressor)
 def transform_by_stacking(regressor: StackingRegressor, x: Value, builder: Builder) -> Value:
-    """The members' predictions side by side, then `x` where `passthrough` is set."""
+    """The members' predictions side by side, then `x` if `passthrough` is set."""
     return builder.concatenate(_predictions(regressor, x, builder) + [x] * bool(regressor.passthrough))
 
 
@@ -43,7 +43,7 @@ def transform_by_voting(regressor: VotingRegressor, x: Value, builder: Builder) 
 
 @lowers(BaggingRegressor)
 def lower_bagging(regressor: BaggingRegressor, x: Value, builder: Builder) -> Value:
-    """The mean of the members' predictions, each from its own columns of `x`, among which one may be there twice."""
+    """The mean of the members' predictions, each from its own columns of `x`, in which a column may occur twice."""
     if are_trees(regressor.estimators_, builder):
         return _bagged_trees(regressor, x, builder)
     values = []
@@ -54,7 +54,7 @@ def lower_bagging(regressor: BaggingRegressor, x: Value, builder: Builder) -> Va
 
 
 def _bagged_trees(regressor: BaggingRegressor, x: Value, builder: Builder) -> Value:
-    """Trees that read columns of their own are a forest that reads all of them."""
+    """Return trees with columns of their own as one forest that reads all columns."""
     trees = fitted_trees(regressor.estimators_)
     columns = np.stack(regressor.estimators_features_)  # [trees, columns]
     tree = np.repeat(np.arange(len(columns)), trees.sizes)
@@ -64,8 +64,8 @@ def _bagged_trees(regressor: BaggingRegressor, x: Value, builder: Builder) -> Va
 
 
 def _predictions(regressor: Any, x: Value, builder: Builder) -> list[Value]:
-    """Return what each fitted member predicts, under its name."""
-    names = [name for name, estimator in regressor.estimators if not isinstance(estimator, str)]  # else it is "drop"
+    """Return the prediction of each fitted member, lowered under its name."""
+    names = [name for name, estimator in regressor.estimators if not isinstance(estimator, str)]  # a string is "drop"
     values = []
     for name, estimator in zip(names, regressor.estimators_, strict=True):
         with builder.at(name):

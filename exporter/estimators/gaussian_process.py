@@ -1,7 +1,7 @@
 """Gaussian process regression: the mean and the standard deviation under any algebra of scikit-learn's kernels.
 
-A kernel becomes a constant and a sum of scaled terms. A leaf of the algebra (RBF, Matern, ...) that stands alone in a
-term is contracted with the dual coefficients as it is computed; only products and powers of sums are written out, as
+A kernel becomes a constant plus a sum of scaled terms. If a term is a single leaf of the algebra (RBF, Matern, ...), it
+is contracted with the dual coefficients while it is computed. Only products and powers of sums are written out, as
 matrices `[rows, points]`.
 """
 
@@ -54,7 +54,7 @@ NEGLIGIBLE = 1e-30
 
 @dataclass(frozen=True)
 class Terms:
-    """`constant + Σ scale · part`; a part is a function of rows and points, or a value already made."""
+    """`constant + Σ scale · part`; a part is a function of rows and points, or a value of the plan."""
 
     constant: float
     parts: tuple[tuple[float, Pairwise | Value], ...] = ()
@@ -123,7 +123,7 @@ class _Algebra:
         self.builder = builder
 
     def terms(self, kernel: Any, leaf: Callable[[Any], Terms]) -> Terms:
-        """Return a kernel as terms; `leaf` reads the kernels that are not made of others."""
+        """Return a kernel as terms; `leaf` reads the kernels that do not combine others."""
         if type(kernel) is Sum:
             return self.terms(kernel.k1, leaf) + self.terms(kernel.k2, leaf)
         if type(kernel) is Product:
@@ -157,7 +157,7 @@ class _Algebra:
         return Terms(1.0)
 
     def value(self, terms: Terms) -> tuple[Value, float, float]:
-        """Return a value with the number that multiplies it and the number to add."""
+        """Return the terms as a value, with a factor to multiply it by and an offset to add."""
         if not terms.parts:
             return self.builder.affine(self.x, np.zeros((self.x.width, len(self.points))), 1.0), terms.constant, 0.0
         scales, parts = zip(*terms.parts, strict=True)
@@ -181,7 +181,7 @@ class _Algebra:
         return Terms(0.0, ((1.0, self.builder.add(Combine("sum", (scale,), (offset,), exponent), value)),))
 
     def _function(self, kernel: Any) -> Pairwise:
-        """Return the function of rows and points that a leaf is."""
+        """Return a leaf as a function of rows and points."""
         kind = type(kernel)
         if kind is DotProduct:
             return function_of_points(self.points, "dot", "identity", coef0=float(kernel.sigma_0) ** 2)
@@ -221,9 +221,9 @@ class _Algebra:
         return Pairwise(points=self.points * factor, shift=np.zeros(self.x.width), factor=factor, **fields)
 
     def _pairwise_diagonal(self, function: Pairwise) -> Terms:
-        """Return what a function of `z · z`, the cosine of nothing or a distance of zero is."""
+        """Return a leaf of a PairwiseKernel on the diagonal, where the dot product is `x · x` and a distance is 0."""
         if function.metric == "cosine":
-            # 1, and 0 for a row of zeros.
+            # The cosine is 1, and 0 for a row of zeros.
             length = self.builder.scale(self._squares(), 0.0, 1e30)
             return Terms(0.0, ((1.0, self.builder.elementwise(length, "identity", high=1.0)),))
         if function.metric != "dot":
@@ -249,8 +249,8 @@ def whiten(cholesky: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     `W` is `[points, rank]`, and zero below its diagonal.
 
-    An inverse of `L` itself would enlarge the rounding errors of `k` by its largest element. With the points in the
-    order of pivots, the most independent first, the components that are divided by small pivots are small themselves.
+    An inverse of `L` itself would enlarge the rounding errors of `k` by its largest element. If the points are in the
+    order of pivots, the most independent first, the components that are divided by small pivots are themselves small.
     (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990.)
     """
     factor, pivots, rank, _ = dpstrf(cholesky @ cholesky.T, lower=1, tol=0.0)
@@ -264,9 +264,9 @@ def matern_table(nu: float) -> np.ndarray:
     """Return the Matern kernel of the distance in length scales as a table for `table_profile`, `[pieces, terms]`.
 
     `f(d) = 2^(1 − ν) / Γ(ν) · tᵛ K_ν(t)` with `t = √(2 ν) d`, `K_ν` the modified Bessel function of the second kind. On
-    each quarter of an octave it is interpolated at Chebyshev nodes, which is exact to about 1e-15 as it is analytic but
-    for zero. The first piece begins at 2⁻⁵², which scikit-learn puts in place of a distance of zero, and the last ends
-    where the function is negligible.
+    each quarter of an octave it is interpolated at Chebyshev nodes, which is exact to about 1e-15, since `f` is
+    analytic except at zero. The first piece begins at 2⁻⁵², which scikit-learn uses for a distance of zero. The last
+    one ends where `f` is negligible.
     """
     terms = np.arange(TABLE_TERMS)
     angles = np.pi * (terms + 0.5) / TABLE_TERMS

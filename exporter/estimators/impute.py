@@ -1,6 +1,6 @@
-"""Imputation of missing numbers, and indicators of what was missing.
+"""Imputation of missing numbers, and indicators of missing numbers.
 
-What is missing is NaN, or one number: `missing_values`.
+`missing_values` says which number counts as missing: NaN, or one other number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.impute._iterative import IterativeImputer  # without the switch that makes it public
+from sklearn.impute._iterative import IterativeImputer  # public only after scikit-learn's experimental import
 
 from triton_regressors.exporter.estimators.strings import number_strings
 from triton_regressors.exporter.estimators.transforms import as_numpy_compares
@@ -27,7 +27,7 @@ NOTHING = np.zeros(0, dtype=np.int32)
 
 @lowers(SimpleImputer)
 def lower_simple_imputer(imputer: SimpleImputer, x: Value, builder: Builder) -> Value:
-    """Each column's statistic where a number is missing, without the columns that had no number to learn from."""
+    """Each column with its statistic for missing numbers, without the columns that had no number during the fit."""
     statistics = _statistics(imputer, x, builder)
     kept = _indices(range(x.width) if imputer.keep_empty_features else np.flatnonzero(~np.isnan(statistics)))
     indicators = _indicators(imputer)
@@ -43,7 +43,7 @@ def lower_simple_imputer(imputer: SimpleImputer, x: Value, builder: Builder) -> 
 
 @lowers(MissingIndicator)
 def lower_missing_indicator(indicator: MissingIndicator, x: Value, builder: Builder) -> Value:
-    """One column for each feature with missing numbers in training, or for all: 1 where it is missing, else 0.
+    """One column for each feature with missing numbers in training, or for every feature: 1 if missing, otherwise 0.
 
     With `error_on_new`, scikit-learn raises an error at a missing number in another feature; here the columns are NaN.
     """
@@ -68,7 +68,7 @@ def lower_missing_indicator(indicator: MissingIndicator, x: Value, builder: Buil
 def lower_iterative_imputer(imputer: IterativeImputer, x: Value, builder: Builder) -> Value:
     """A first guess, then the fitted estimators in the order of their fit, each for one column.
 
-    scikit-learn leaves the first guess in a batch in which everything is missing; a row here does not depend on others.
+    scikit-learn keeps the first guess if a whole batch is missing; here a row does not depend on other rows.
     """
     if imputer.sample_posterior:
         raise builder.refuse(imputer, "sample_posterior is True, which draws its answers at random; supported: False")
@@ -87,7 +87,7 @@ def lower_iterative_imputer(imputer: IterativeImputer, x: Value, builder: Builde
 
 
 class _Sequence:
-    """Adds updates of one column each, as few steps as can be: linear ones in a row are one."""
+    """Adds updates of one column each in as few steps as possible: consecutive linear updates become one step."""
 
     def __init__(self, imputer: IterativeImputer, x: Value, builder: Builder) -> None:
         self._imputer, self._x, self._builder = imputer, x, builder
@@ -109,7 +109,7 @@ class _Sequence:
         return z
 
     def finish(self, z: Value) -> Value:
-        """Add the linear updates that wait."""
+        """Add the waiting linear updates."""
         waiting, self._waiting = self._waiting, []
         return self._add(waiting, z) if waiting else z
 
@@ -127,7 +127,7 @@ class _Sequence:
         return self._builder.add(operation, self._x, z, *y)
 
     def _as_affine(self, neighbors: np.ndarray, estimator: Any) -> Affine | None:
-        """Return the estimator as one affine map of its neighbors, or None if it is more than that."""
+        """Return the estimator as one affine map of its neighbors, or None if it is not affine."""
         apart = self._builder.apart(len(neighbors))
         plan = fuse(apart.plan({"y": apart.lower(estimator, apart.input)}))
         only = plan.steps[0].operation if len(plan.steps) == 1 else None
@@ -135,7 +135,7 @@ class _Sequence:
 
 
 def _missing_number(imputer: Any, x: Value, builder: Builder) -> float | None:
-    """Return the number that stands for a missing one, or None for NaN, which pandas' NA and an empty string become."""
+    """Return the number that means missing, or None for NaN, to which pandas' NA and an empty string are converted."""
     value = imputer.missing_values
     if type(value).__name__ == "NAType" or (value is None and _are_strings(imputer)):
         return None
@@ -145,7 +145,7 @@ def _missing_number(imputer: Any, x: Value, builder: Builder) -> float | None:
 
 
 def _statistics(imputer: SimpleImputer, x: Value, builder: Builder) -> np.ndarray:
-    """Return what each column is filled with, as the dtype of the training data holds it, strings as their numbers."""
+    """Return the fill value of each column, rounded to the dtype of the training data, strings as their numbers."""
     if _are_strings(imputer):
         values = [[imputer.missing_values, value] for value in np.ravel(imputer.statistics_).tolist()]
         return np.array([number_strings(builder, imputer, x, column, pair)[1] for column, pair in enumerate(values)])

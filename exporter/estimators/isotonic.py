@@ -15,8 +15,8 @@ from triton_regressors.kernels.ops.columns.float32 import Float32
 def lower_isotonic(regressor: IsotonicRegression, x: Value, builder: Builder) -> Value:
     """Between thresholds `y` is linear; beyond them it is constant for "clip" and NaN for "nan".
 
-    For "raise" it is NaN too: scikit-learn refuses all rows together with the one out of bounds, and a server cannot
-    refuse those of others. One threshold alone is a constant, whatever the number.
+    For "raise" it is NaN too: scikit-learn refuses all rows of a batch if one is out of bounds, and a server cannot
+    refuse the rows of other requests. A single threshold gives a constant.
     """
     if x.width != 1:
         raise builder.refuse(regressor, f"it takes 1 feature and would get {x.width}")
@@ -24,7 +24,7 @@ def lower_isotonic(regressor: IsotonicRegression, x: Value, builder: Builder) ->
     values = np.asarray(regressor.y_thresholds_, dtype=np.float64)
     clip = regressor.out_of_bounds == "clip" or len(values) == 1
     note_range(builder, x, thresholds[:1], thresholds[-1:], within=not clip)
-    if regressor.X_thresholds_.dtype == np.float32:  # numbers are rounded before they are compared
+    if regressor.X_thresholds_.dtype == np.float32:  # scikit-learn rounds numbers before it compares them
         x = builder.add(Float32(), x)
     if len(values) == 1:
         return add_pieces(builder, x, [0], [constant_pieces([], values)])

@@ -1,4 +1,4 @@
-"""Kernel functions of rows and stored points, and the transformers made of them.
+"""Kernel functions of rows and stored points, and the transformers built from them.
 
 `kernel_function` reads scikit-learn's pairwise kernels; the lowerings of other families use it too.
 """
@@ -30,7 +30,7 @@ KERNELS = ("linear", "poly", "polynomial", "rbf", "laplacian", "sigmoid", "cosin
 """The names of `sklearn.metrics.pairwise.pairwise_kernels`."""
 
 ROUNDING = 1e-9
-SMALLEST_LOG = -745.0  # of the smallest positive float64: what log makes of zero is held there
+SMALLEST_LOG = -745.0  # the log of the smallest positive float64, used as the log of zero
 
 
 @lowers(KernelRidge)
@@ -99,8 +99,8 @@ def lower_skewed_chi2_sampler(sampler: SkewedChi2Sampler, x: Value, builder: Bui
 def lower_additive_chi2_sampler(sampler: AdditiveChi2Sampler, x: Value, builder: Builder) -> Value:
     """`√(x L)`, then for `j = 1, …` `√(2 x L / cosh(π j L))` times the cosine and the sine of `j L log x`.
 
-    `L` is the sample interval. All of it is zero for `x = 0`, and NaN for a negative `x`, which scikit-learn refuses;
-    what scaling to [0, 1] may leave of a zero is not yet negative.
+    `L` is the sample interval. All columns are zero for `x = 0`, and NaN for a negative `x`, which scikit-learn
+    refuses. A tiny negative number, to which scaling to [0, 1] may round a zero, counts as zero.
     """
     builder.profile.note_scale(x.features, 1.0, 1.0 / 6)  # fitting keeps nothing of the data; they are not negative
     interval = sampler.sample_interval
@@ -124,10 +124,10 @@ def lower_additive_chi2_sampler(sampler: AdditiveChi2Sampler, x: Value, builder:
 def lower_polynomial_count_sketch(sketch: PolynomialCountSketch, x: Value, builder: Builder) -> Value:
     """The circular convolution of `degree` count sketches of `√γ x` (and `√coef0`): the product of their spectra.
 
-    A spectrum is affine in `x`. The product of complex numbers is written out in real ones: each choice of a real or an
-    imaginary part from every factor is one product, `2^degree` for each frequency, and the inverse transform of their
-    real and imaginary sums is affine. (Pham and Pagh, Fast and scalable polynomial kernels via explicit feature maps,
-    2013.)
+    A spectrum is affine in `x`. The product of complex numbers is written out in real numbers: each choice of a real or
+    an imaginary part from every factor gives one product, `2^degree` for each frequency, and the inverse transform of
+    their real and imaginary sums is affine. (Pham and Pagh, Fast and scalable polynomial kernels via explicit feature
+    maps, 2013.)
     """
     n, degree = sketch.n_components, sketch.degree
     frequencies = np.arange(n // 2 + 1)
@@ -153,15 +153,15 @@ def lower_polynomial_count_sketch(sketch: PolynomialCountSketch, x: Value, build
 def kernel_function(
     estimator: Any, x: Value, kernel: Any, points: Any, parameters: dict[str, Any], builder: Builder
 ) -> Pairwise:
-    """Return scikit-learn's pairwise kernel between `x` and the points, and note where they lie.
+    """Return scikit-learn's pairwise kernel between `x` and the points, and record the points' location.
 
     Args:
-        estimator: whose kernel it is, for errors.
+        estimator: the kernel's owner, for errors.
         x: `[rows, width]`.
         kernel: its name in `sklearn.metrics.pairwise`.
         points: `[points, width]`, dense or sparse.
-        parameters: the kernel's keyword arguments; those that it does not take are passed over.
-        builder: notes that rows lie where the points do.
+        parameters: the kernel's keyword arguments; arguments that it does not take are ignored.
+        builder: records that rows lie where the points do.
     """
     if not isinstance(kernel, str) or kernel not in KERNELS:
         shown = f"'{kernel}'" if isinstance(kernel, str) else "a callable"
@@ -216,7 +216,7 @@ def combine(
     factors: list[float] | None = None,
     offsets: list[float] | None = None,
 ) -> Value:
-    """Return the sum or product of `factor · value + offset`, any number of them; by default `value` alone."""
+    """Return the sum or product of any number of terms `factor · value + offset`, which are `value` by default."""
     terms = list(zip(values, factors or [1.0] * len(values), offsets or [0.0] * len(values), strict=True))
     while len(terms) > 1 or terms[0][1:] != (1.0, 0.0):
         some, terms = terms[:MAX_INPUTS], terms[MAX_INPUTS:]
@@ -226,7 +226,7 @@ def combine(
 
 
 def note_points(x: Value, points: np.ndarray, builder: Builder, *, positive: bool = False) -> None:
-    """Note where the points lie; `positive` where the kernel takes no negative number, so that none is drawn."""
+    """Record the points' location; `positive` for kernels of non-negative numbers, so that no negative one is drawn."""
     if len(points):
         mean, spread = points.mean(axis=0), points.std(axis=0)
         builder.profile.note_scale(
@@ -235,7 +235,7 @@ def note_points(x: Value, points: np.ndarray, builder: Builder, *, positive: boo
 
 
 def dense(array: Any) -> np.ndarray:
-    """Return a dense float64 matrix; scikit-learn keeps points sparse that it was given so."""
+    """Return a dense float64 matrix; scikit-learn keeps points sparse that were given as a sparse matrix."""
     return np.asarray(array.toarray() if hasattr(array, "toarray") else array, dtype=np.float64)
 
 

@@ -1,6 +1,7 @@
 """LightGBM's regressors: sums of trees, read from the model's text.
 
-LightGBM compares and adds in float64. The trees compare likewise, and an answer is the float32 nearest to its own.
+LightGBM compares and adds in float64. The plan's trees also compare in float64, and an answer is the float32 nearest to
+LightGBM's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FUNCTIONS = {
     "cross_entropy": ("expit",),
     "cross_entropy_lambda": ("exp", "log1p"),
 }
-"""The functions that each objective, as the text names it, applies to the sum."""
+"""The functions that each objective, by its name in the text, applies to the sum."""
 
 refuses(
     "it ranks rows within their groups, and only regressors are exported",
@@ -49,7 +50,7 @@ refuses(
 
 @lowers("lightgbm.sklearn.LGBMRegressor")
 def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
-    """`y = f(Σₜ value[leaf(t, x)])`, or `f` of the mean of these; a linear tree's value is a function of `x` itself."""
+    """`y = f(Σₜ value[leaf(t, x)])`, or `f` of their mean; a leaf of a linear tree has a linear function of `x`."""
     model = _read(estimator)
     functions = _functions(estimator, model, builder)
     note_thresholds(model.trees, x, builder)
@@ -58,7 +59,7 @@ def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     if model.linear is None:
         trees, read = _trees(model, read, columns, builder)
         divisor = _divisor(model)
-        del model  # a large one is as large as what is made of it
+        del model  # a large model takes as much memory as the plan's trees
         ensemble = arrange(trees, exact=True, divisor=divisor)
         del trees
         y = builder.add(ensemble, read)
@@ -74,7 +75,7 @@ def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
 
 
 def _read(estimator: Any) -> LightGBMModel:
-    """Return the estimator's model, of the rounds that its `predict` asks."""
+    """Return the estimator's model, with the rounds that its `predict` uses."""
     booster = estimator.booster_
 
     def save(begin: int, end: int, path: str) -> None:
@@ -85,8 +86,8 @@ def _read(estimator: Any) -> LightGBMModel:
 
 
 def _functions(estimator: Any, model: LightGBMModel, builder: Builder) -> tuple[str, ...]:
-    """Return what becomes of the sum."""
-    if not model.objective:  # a function of the user's, which says nothing of answers
+    """Return the functions that are applied to the sum."""
+    if not model.objective:  # the user's own objective applies no function to the sum
         return ()
     objective = model.objective[0]
     if objective not in FUNCTIONS:
@@ -102,7 +103,7 @@ def _signed_square(width: int) -> Piecewise:
 
 
 def _numbers(estimator: Any, model: LightGBMModel, x: Value, builder: Builder) -> tuple[Value, np.ndarray]:
-    """Return what the model reads, with pandas' categories as their codes, and where each feature is in it."""
+    """Return the model's input, with pandas' categories as codes, and the column of each feature in it."""
     try:
         trees, known = model.trees, pandas_columns(model)
     except ValueError as error:
@@ -115,12 +116,12 @@ def _numbers(estimator: Any, model: LightGBMModel, x: Value, builder: Builder) -
 
 
 def _divisor(model: LightGBMModel) -> float:
-    """Return what the sum of the trees is divided by."""
+    """Return the divisor of the sum of the trees."""
     return float(model.rounds) if model.averaged else 1.0
 
 
 def _trees(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> tuple[Trees, Value]:
-    """Return the trees, and what they read; feature `i` is in column `columns[i]`."""
+    """Return the trees, and the value that they read; feature `i` of the model is in column `columns[i]` of `x`."""
     trees = model.trees
     feature = narrow(columns)[trees.feature]
     if model.zero_missing.any():
@@ -135,7 +136,7 @@ def _trees(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder
 
 
 def _without_zeros(x: Value, builder: Builder) -> Value:
-    """Return `x` with NaN in place of what LightGBM reads as 0."""
+    """Return `x` with NaN in place of the numbers that LightGBM reads as 0."""
     knots = np.array([-NEAR_ZERO, np.nextafter(NEAR_ZERO, np.inf)])
     pieces = np.array([0.0, np.nan, 0.0])[:, None]
     nothing = Piecewise(
@@ -145,7 +146,7 @@ def _without_zeros(x: Value, builder: Builder) -> Value:
 
 
 def _linear_sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Builder) -> Value:
-    """Return the sum of linear trees: the trees say which leaves a row reaches, whose functions are added up."""
+    """Return the sum of linear trees: the trees find the leaves that a row reaches, whose functions are then summed."""
     trees, read = _trees(model, x, columns, builder)
     linear = model.linear
     assert linear is not None

@@ -43,7 +43,7 @@ from sklearn.svm import LinearSVR
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import lowers
 
-# scikit-learn 1.10 is to drop it.
+# scikit-learn 1.10 is expected to remove it.
 PASSIVE_AGGRESSIVE = [getattr(linear_model, name) for name in dir(linear_model) if name == "PassiveAggressiveRegressor"]
 
 
@@ -89,13 +89,13 @@ def lower_generalised_linear(estimator: Any, x: Value, builder: Builder) -> Valu
 def lower_bayesian(estimator: Any, x: Value, builder: Builder) -> dict[str, Value]:
     """`y = X coef + intercept`; `std = √(zᵀ Σ z + 1/α)` for `z` the features with a finite weight variance.
 
-    Newer releases of scikit-learn take `z` about the training means, older ones about zero; the estimator is asked.
+    Newer releases of scikit-learn centre `z` at the training means, older ones do not; the estimator's answer tells.
     """
     y = builder.affine(x, estimator.coef_, estimator.intercept_)
     offset = np.broadcast_to(np.asarray(getattr(estimator, "X_offset_", 0.0), dtype=np.float64), (x.width,))
     if np.any(offset):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that this row has no column names
+            warnings.simplefilter("ignore", UserWarning)  # the warning that this row has no column names
             _, std = estimator.predict(offset[None, :], return_std=True)
         centred = np.isclose(std[0] ** 2, 1.0 / estimator.alpha_, rtol=1e-12, atol=0.0)
         offset = offset if centred else np.zeros_like(offset)
@@ -131,7 +131,7 @@ def _transposed(coef: Any) -> Any:
 
 
 def _tweedie_link(estimator: TweedieRegressor) -> str:
-    """Return the link in use: "auto" is the identity for power ≤ 0, else the logarithm."""
+    """Return the link in use: "auto" is the identity for power ≤ 0, otherwise the logarithm."""
     if estimator.link == "auto":
         return "identity" if estimator.power <= 0 else "log"
     return str(estimator.link)

@@ -16,10 +16,10 @@ from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
 
 @lowers(Isomap)
 def lower_isomap(isomap: Isomap, x: Value, builder: Builder) -> Value:
-    """The shortest ways to all training points over the row's neighbours, then the projection of a kernel.
+    """The shortest paths to all training points through the row's neighbours, then the projection of a kernel.
 
-    With `g` the ways' lengths and `K = −g² / 2`, centred as in training, `z = K V`; all of it is affine in `g²`. A row
-    without a neighbour within the radius, at which scikit-learn raises an error, has infinite ways and answers NaN.
+    With `g` the paths' lengths and `K = −g² / 2`, centred as in training, `z = K V`, which is affine in `g²`. A row
+    without a neighbour within the radius has infinite paths and answers NaN; scikit-learn raises an error.
     """
     search = find_search(isomap, isomap.nbrs_, x, builder)
     k, radius = 0, 0.0
@@ -41,7 +41,7 @@ def lower_isomap(isomap: Isomap, x: Value, builder: Builder) -> Value:
 
 @lowers(LocallyLinearEmbedding)
 def lower_locally_linear_embedding(embedding: LocallyLinearEmbedding, x: Value, builder: Builder) -> Value:
-    """The mean of the nearest points' places, with the weights that reconstruct the row from those points."""
+    """The mean of the nearest points' embeddings, with the weights that reconstruct the row from these points."""
     search = find_search(embedding, embedding.nbrs_, x, builder)
     k = check_count(embedding, embedding.n_neighbors, search, builder, Barycenter.MAX_NEIGHBORS)
     places = np.asarray(embedding.embedding_, dtype=np.float64)

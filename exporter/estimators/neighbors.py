@@ -1,9 +1,9 @@
 """Nearest neighbours: regressors, their graphs, imputation by them, and the metric learned for them.
 
-scikit-learn finds neighbours with a tree or by brute force; the answer is the same up to ties, and to the rounding of
-its brute force, whose Euclidean distances lose digits where the data lie far from zero. Here the distances are summed
+scikit-learn finds neighbours with a tree or by brute force. The answer is the same up to ties and to the rounding of
+its brute force, whose Euclidean distances lose digits if the data lie far from zero. Here the distances are summed
 without that loss. Among equal distances a regressor with a tree keeps the points that the tree's own search keeps;
-everywhere else the point with the smallest index in the training data is nearer.
+in all other cases the point with the smallest index in the training data counts as nearer.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ ALIASES = {
 """scikit-learn's other names for a metric."""
 
 PARAMETERS = {"minkowski": {"p", "w"}, "seuclidean": {"V"}, "mahalanobis": {"V", "VI"}, "hamming": {"w"}}
-"""The metric_params that are read; other metrics have none."""
+"""The supported metric_params; other metrics have none."""
 
 SUPPORTED = sorted({*METRICS, *ALIASES, "correlation", "mahalanobis", "seuclidean"})
 
 SMALLEST_NORM = float(10 * np.finfo(np.float64).eps)
-"""Below it scikit-learn takes a row for zero when it normalises."""
+"""scikit-learn treats a row with a smaller norm as zero when it normalises."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Search:
 
 @lowers(KNeighborsRegressor)
 def lower_k_neighbors(regressor: KNeighborsRegressor, x: Value, builder: Builder) -> Value:
-    """The mean of the targets of the `n_neighbors` nearest points, weighted by 1 / distance where asked for.
+    """The mean of the targets of the `n_neighbors` nearest points, weighted by 1 / distance if `weights` says so.
 
     If points may be equally near, the plan holds the regressor's tree.
     """
@@ -84,10 +84,10 @@ def lower_k_neighbors(regressor: KNeighborsRegressor, x: Value, builder: Builder
 
 @lowers(RadiusNeighborsRegressor)
 def lower_radius_neighbors(regressor: RadiusNeighborsRegressor, x: Value, builder: Builder) -> Value:
-    """The mean of the targets of the points within the radius, weighted by 1 / distance where asked for.
+    """The mean of the targets of the points within the radius, weighted by 1 / distance if `weights` says so.
 
-    Without any such point it is what scikit-learn makes of NaN in the targets' dtype: NaN for floats, and for integers
-    their least.
+    Without any such point the answer is NaN cast to the targets' dtype, as in scikit-learn: NaN for floats, and the
+    smallest integer for integers.
     """
     weights = _weights(regressor, builder)
     search = find_search(regressor, regressor, x, builder)
@@ -108,9 +108,9 @@ def lower_radius_neighbors(regressor: RadiusNeighborsRegressor, x: Value, builde
 
 @lowers(KNeighborsTransformer, RadiusNeighborsTransformer)
 def lower_neighbors_transformer(transformer: Any, x: Value, builder: Builder) -> Value:
-    """A column for each training point: its distance, or 1, where it is a neighbour, and else 0.
+    """A column for each training point: its distance, or 1, if it is a neighbour, otherwise 0.
 
-    Distances come with one neighbour more than `n_neighbors`, as a training point is its own.
+    With distances there is one neighbour more than `n_neighbors`, because a training point is its own neighbour.
     """
     search = find_search(transformer, transformer, x, builder)
     k, radius = 0, 0.0
@@ -130,7 +130,7 @@ def lower_neighborhood_components(nca: NeighborhoodComponentsAnalysis, x: Value,
 
 @lowers(KNNImputer)
 def lower_knn_imputer(imputer: KNNImputer, x: Value, builder: Builder) -> Value:
-    """What is missing from the nearest donors, then a column of indicators for each feature with missing values."""
+    """The columns filled in from the nearest donors, then an indicator for each feature with missing values."""
     weights = _weights(imputer, builder)
     if imputer.metric != "nan_euclidean":
         raise builder.refuse(imputer, "metric is a callable; supported: 'nan_euclidean'")
@@ -163,7 +163,7 @@ def lower_knn_imputer(imputer: KNNImputer, x: Value, builder: Builder) -> Value:
 
 
 def find_search(estimator: Any, fitted: Any, x: Value, builder: Builder) -> Search:
-    """Return the search of a fitted `NearestNeighbors` or its like; `estimator` is what a refusal names."""
+    """Return the search of a fitted `NearestNeighbors` or its like; an error names `estimator`."""
     metric = fitted.effective_metric_
     if not isinstance(metric, str):
         what = "a callable" if callable(metric) else f"a {type(metric).__name__} object"
@@ -205,7 +205,7 @@ def find_search(estimator: Any, fitted: Any, x: Value, builder: Builder) -> Sear
         x = builder.add(RowNorm("l2", SMALLEST_NORM), x)
     elif metric == "correlation":
         points = points - points.mean(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):  # what does not vary correlates with nothing: NaN, and no neighbour
+        with np.errstate(invalid="ignore"):  # a constant point correlates with nothing: NaN, which is never a neighbour
             points = points / np.linalg.norm(points, axis=1, keepdims=True)
         x = builder.affine(x, np.eye(x.width) - 1.0 / x.width, np.zeros(x.width))
         x, metric = builder.add(RowNorm("l2", float(np.nextafter(0.0, 1.0))), x), "cosine"
@@ -213,7 +213,7 @@ def find_search(estimator: Any, fitted: Any, x: Value, builder: Builder) -> Sear
 
 
 def check_count(estimator: Any, n_neighbors: int, search: Search, builder: Builder, most: int = MAX_NEIGHBORS) -> int:
-    """Return how many neighbours are looked for, or refuse."""
+    """Return the number of neighbours, or refuse it."""
     if n_neighbors > len(search.points):
         reason = f"it looks for {n_neighbors} neighbours and was fitted on {len(search.points)} rows"
         raise builder.refuse(estimator, reason)
@@ -223,7 +223,7 @@ def check_count(estimator: Any, n_neighbors: int, search: Search, builder: Build
 
 
 def finite(radius: float) -> float:
-    """Return a radius that JSON can hold."""
+    """Return a radius with infinity replaced by the largest float64, as JSON has no infinity."""
     return min(float(radius), float(np.finfo(np.float64).max))
 
 
@@ -243,7 +243,7 @@ def _root(estimator: Any, given: dict[str, Any], builder: Builder) -> np.ndarray
 
 
 def _weights(estimator: Any, builder: Builder) -> str:
-    """Return the name of the weights; None is scikit-learn's other name for uniform ones."""
+    """Return the name of the weights; None means "uniform" in scikit-learn."""
     if callable(estimator.weights):
         raise builder.refuse(estimator, "weights is a callable; supported: 'uniform', 'distance'")
     return estimator.weights or "uniform"
@@ -256,7 +256,7 @@ def _targets(regressor: Any) -> np.ndarray:
 
 
 def _missing_number(imputer: KNNImputer, builder: Builder) -> float | None:
-    """Return the number that stands for a missing one, or None for NaN, which pandas' NA becomes."""
+    """Return the number that means missing, or None for NaN, to which pandas' NA is converted."""
     value = imputer.missing_values
     if type(value).__name__ == "NAType":
         return None
@@ -266,7 +266,7 @@ def _missing_number(imputer: KNNImputer, builder: Builder) -> float | None:
 
 
 def _note_points(builder: Builder, x: Value, points: np.ndarray) -> None:
-    """Say where the points lie, as far as they are not missing."""
+    """Record the location of the points' present numbers."""
     present = np.isfinite(points)
     number = np.maximum(present.sum(axis=0), 1)
     location = np.where(present, points, 0.0).sum(axis=0) / number

@@ -8,7 +8,7 @@ from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import lowers
 
 ACTIVATIONS = {"identity": "identity", "exp": "exp", "logistic": "expit", "relu": "relu", "tanh": "tanh"}
-"""scikit-learn's names of activations, and what the kernels call them."""
+"""scikit-learn's names of activations, with the kernels' names for them."""
 
 
 @lowers(MLPRegressor)

@@ -1,4 +1,4 @@
-"""Columns of pandas' categories, which some libraries read as the codes of the categories that they were fitted on."""
+"""Columns of pandas' categories, which some libraries read as codes of the categories seen during the fit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from triton_regressors.exporter.lowering.builder import Builder, Value
 def number_pandas_categories(
     estimator: Any, categories: Mapping[int, Sequence[Any]], numeric: Collection[int], x: Value, builder: Builder
 ) -> tuple[Value, np.ndarray]:
-    """Return `x` with codes in place of pandas' categories, and the column that each column of `x` has in it.
+    """Return `x` with codes for pandas' categories, and the place of each column of `x` in the result.
 
-    A code is a category's place among those of its column. It is NaN where a category is missing or unknown. In columns
-    that are not `numeric` an unknown one may also be −1, which is in no set of codes.
+    A code is a category's place within its column. It is NaN for a missing or unknown category. In columns that are not
+    `numeric` the code of an unknown category may also be −1, which is in no set of codes.
 
     Args:
-        estimator: for errors.
+        estimator: the estimator that errors name.
         categories: the categories of each such column of `x`.
-        numeric: the columns that are not only asked for sets of categories.
+        numeric: the columns that the model also compares as numbers.
         x: `[rows, width]`.
-        builder: of the plan.
+        builder: the builder of the plan.
 
     Raises:
         ExportError: another step makes such a column, or categories are neither numbers nor strings.

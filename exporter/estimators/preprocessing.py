@@ -91,16 +91,16 @@ EXACT = {
     *(np.abs, np.fabs, np.ceil, np.floor, np.isnan, np.negative, np.positive, np.reciprocal, np.rint, np.sign),
     *(np.square, np.trunc),
 }
-"""The functions whose answer is the number nearest to the exact one."""
+"""The functions whose answer is correctly rounded."""
 
 ROUNDED_LAST = {
     *(np.sqrt, special.cbrt, special.erf, special.erfc, special.exp10, special.exp2, special.expm1, special.log1p),
     *(special.ndtr, special.ndtri),
 }
-"""The functions whose float32 answer is the float32 nearest to their float64 answer."""
+"""The functions whose float32 answer is their float64 answer rounded to float32."""
 
 TURNING = ("cos", "cosh", "sin", "tan")
-"""The functions that neither rise nor fall throughout."""
+"""The functions that are not monotonic."""
 
 SELECTORS = (
     GenericUnivariateSelect,
@@ -137,7 +137,7 @@ def invert_standard_scaler(scaler: StandardScaler, y: Value, builder: Builder) -
 
 @lowers(MinMaxScaler)
 def lower_min_max_scaler(scaler: MinMaxScaler, x: Value, builder: Builder) -> Value:
-    """`z = x · scale + min`, clipped to the feature range where `clip` is set."""
+    """`z = x · scale + min`, clipped to the feature range if `clip` is set."""
     middle, width = (scaler.data_min_ + scaler.data_max_) / 2, scaler.data_max_ - scaler.data_min_
     builder.profile.note_scale(x.features, middle, np.where(width > 0, width / 4, 1.0))
     z = builder.multiply(x, scaler.scale_, scaler.min_)
@@ -155,7 +155,7 @@ def invert_min_max_scaler(scaler: MinMaxScaler, y: Value, builder: Builder) -> V
 
 @lowers(MaxAbsScaler)
 def lower_max_abs_scaler(scaler: MaxAbsScaler, x: Value, builder: Builder) -> Value:
-    """`z = x / scale`, clipped to [−1, 1] where `clip` is set."""
+    """`z = x / scale`, clipped to [−1, 1] if `clip` is set."""
     builder.profile.note_scale(x.features, 0.0, scaler.scale_ / 2)
     z = _divided(x, 0.0, scaler.scale_, builder)
     return builder.elementwise(z, "identity", -1.0, 1.0) if getattr(scaler, "clip", False) else z
@@ -248,7 +248,7 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
 
 
 def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:
-    """Return why a function is not lowered, unknown or with keyword arguments, and what to do."""
+    """Return why a function is not lowered, being unknown or having keyword arguments, and the remedy."""
     shown = getattr(function, "__name__", f"a {type(function).__name__}").replace("<lambda>", "a lambda")
     module = getattr(function, "__module__", None) or ""
     if shown != "a lambda" and hasattr(function, "__name__") and module.partition(".")[0] not in ("", "numpy", "scipy"):
@@ -272,7 +272,7 @@ def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -
 
 
 def _divided(x: Value, shift: Any, divisor: Any, builder: Builder) -> Value:
-    """Return `(x − shift) / divisor`; of a sparse float32 matrix scikit-learn multiplies by the inverse instead."""
+    """Return `(x − shift) / divisor`; scikit-learn multiplies a sparse float32 matrix by the inverse instead."""
     if x.single and x.sparse:
         return builder.multiply(x, 1.0 / _float64(divisor), 0.0)
     return builder.divide(x, shift, divisor)
@@ -287,10 +287,10 @@ def _casts_parameters() -> bool:
 
 
 def _or(array: Any, default: float) -> np.ndarray:
-    """Return a fitted attribute that scikit-learn leaves None where an option is off."""
+    """Return a fitted attribute in float64, or the default if scikit-learn left it None for an option that is off."""
     return _float64(default if array is None else array)
 
 
 def _float64(array: Any) -> np.ndarray:
-    """Return a fitted attribute in float64: what was fitted on float32 keeps float32, and so would its arithmetic."""
+    """Return a fitted attribute in float64; a fit on float32 leaves it float32, which would round the arithmetic."""
     return np.asarray(array, dtype=np.float64)

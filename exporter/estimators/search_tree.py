@@ -1,8 +1,8 @@
 """The tree that a neighbours' regressor searches, for entries whose points may be equally near.
 
-A tree is exported where points of the training data are equally near to some of them, as whole, boolean and rounded
-numbers are, and where the search of `kernels/ops/neighbors/tree_search.py` finds the very points that the fitted tree
-finds. A table of continuous numbers needs neither.
+A tree is exported if some training points have equally near neighbours, as whole, boolean and rounded numbers do, and
+if the search of `kernels/ops/neighbors/tree_search.py` finds exactly the points that the fitted tree finds. A table of
+continuous numbers needs no tree.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from triton_regressors.kernels.ops.neighbors.tree_search import (
 )
 
 ASKED = 2000
-"""The most training points that are asked for equally near ones."""
+"""The most training points whose neighbours are checked for equal distances."""
 
 FURTHER = 32
-"""The number of points past the k-th that are looked at, so that rare equal distances are seen too."""
+"""The number of neighbours beyond the k-th that are checked, so that rare equal distances are found too."""
 
 CHECKED = 200
-"""Training points, and places halfway between two, that are searched to check that the search is repeated rightly."""
+"""The number of training points, and of midpoints between two, on which the repeated search is checked."""
 
 EQUAL = 2.0**-44
-"""Distances that differ by a smaller share are equal but for rounding."""
+"""Distances with a smaller relative difference count as equal up to rounding."""
 
 
 def search_tree(regressor: Any, points: np.ndarray, factor: np.ndarray, metric: str, p: float) -> SearchTree | None:
-    """Return the tree of a fitted regressor, or None where its answers do not need it or its search is not repeated.
+    """Return the tree of a fitted regressor, or None if its answers do not need it or its search cannot be repeated.
 
     Args:
         regressor: a fitted `KNeighborsRegressor`.
@@ -72,9 +72,9 @@ def as_search_tree(fitted: Any) -> SearchTree:
 def equally_near(fitted: Any, points: np.ndarray, neighbors: int) -> bool:
     """Return whether the search for some row may have to choose among equally near points.
 
-    It has to for a training point whose k-th and next neighbour are equally near. It may have to for another row where
-    two places a little further are: distances from a row to places of whole numbers are equal at any rank. Equal points
-    at one place say so of the k-th rank alone, since each place may hold as many of them.
+    It has to if a training point's k-th and next neighbour are equally near. It may have to for other rows if two
+    distinct points a little further away are equally near, since distances to points of whole numbers are equal at any
+    rank. Duplicates of one point count at the k-th rank alone, since every point may have as many of them.
     """
     rows = points[:: -(-len(points) // ASKED)]
     distance, index = fitted.query(rows, min(len(points), neighbors + FURTHER))
@@ -85,7 +85,7 @@ def equally_near(fitted: Any, points: np.ndarray, neighbors: int) -> bool:
 
 
 def finds_the_same(fitted: Any, tree: SearchTree, points: np.ndarray, metric: str, p: float, neighbors: int) -> bool:
-    """Return whether the repeated search finds the fitted tree's own points, among training points and between them."""
+    """Return whether the repeated search finds the fitted tree's own points, for training points and midpoints."""
     some = points[:: -(-len(points) // CHECKED)]
     rows = np.concatenate([some, (some + np.roll(some, 1, axis=0)) / 2])
     wanted = np.sort(fitted.query(rows, neighbors, return_distance=False), axis=1)

@@ -20,8 +20,8 @@ from triton_regressors.kernels.ops.columns.wrap import Wrap
 def lower_splines(transformer: SplineTransformer, x: Value, builder: Builder) -> Value:
     """The B-splines of each column, as piecewise polynomials about their knots.
 
-    Beyond the knots they go on as `extrapolation` says. For "error" the answer is NaN there: scikit-learn refuses all
-    rows together with the one beyond, and a server cannot refuse those of others.
+    Beyond the knots they continue as `extrapolation` says. For "error" the answer is NaN there: scikit-learn refuses
+    all rows of a batch if one is beyond, and a server cannot refuse the rows of other requests.
     """
     splines, degree = transformer.bsplines_, transformer.degree
     low, high = np.array([s.t[degree] for s in splines]), np.array([s.t[-degree - 1] for s in splines])
@@ -48,11 +48,11 @@ def lower_splines(transformer: SplineTransformer, x: Value, builder: Builder) ->
 
 
 def _of_matrix(transformer: SplineTransformer) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what a transformer makes of a matrix without names."""
+    """Return the transformer's function of a matrix without names."""
 
     def compute(X: np.ndarray) -> np.ndarray:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that columns have no names
+            warnings.simplefilter("ignore")  # the warning that columns have no names
             made = transformer.transform(X)
         return np.asarray(made.toarray() if transformer.sparse_output else made)
 
@@ -60,10 +60,9 @@ def _of_matrix(transformer: SplineTransformer) -> Callable[[np.ndarray], np.ndar
 
 
 def _turns(spline: Any, degree: int) -> np.ndarray:
-    """Return where each B-spline of one column is largest between the bounds, `[splines]`: it rises up to there.
+    """Return the maximum point of each B-spline of one column between the bounds, `[splines]`; it rises up to there.
 
-    Between two numbers a B-spline has one largest value, which a search by thirds finds, begun beside the largest of
-    many values.
+    A B-spline has a single maximum, which a ternary search finds, started around the largest of many values.
     """
     low, high = spline.t[degree], spline.t[-degree - 1]
     numbers = np.linspace(low, high, 64 * len(spline.t))
@@ -79,7 +78,7 @@ def _turns(spline: Any, degree: int) -> np.ndarray:
 
 
 def _basis(spline: Any) -> list[Pieces]:
-    """Return each B-spline of one column, as scipy evaluates it beyond its knots too: by its end pieces, or as NaN."""
+    """Return each B-spline of one column; as in scipy, beyond the knots it is its end pieces, or NaN."""
     base = np.unique(spline.t[spline.k : len(spline.t) - spline.k])
     starts = base if spline.extrapolate else np.append(base, np.nextafter(base[-1], np.inf))
     origins = np.append(np.nextafter(base[0], -np.inf), starts)
@@ -87,16 +86,16 @@ def _basis(spline: Any) -> list[Pieces]:
 
 
 def _constant(spline: Any, x: float) -> list[Pieces]:
-    """Return each B-spline of a column that does not vary: constant, with its value at `x`."""
+    """Return each B-spline of a constant column: constant, with its value at `x`."""
     return _columns(np.array([-np.inf]), np.zeros((1, 1)), _taylor(spline, np.array([x]))[:, :1])
 
 
 def _bounded(transformer: SplineTransformer) -> list[list[Pieces]]:
     """Return the B-splines of each column, constant or linear beyond the first and the last knot.
 
-    As scikit-learn has it: with "linear" and splines of degree 0 or 1, the bounds of later columns lie one or two knots
-    further in, as its `transform` raises the degree on the way; with "constant" and degree 0 it fails above the last
-    knot, unless its output is sparse or there is one spline, and the answer here is NaN.
+    Two peculiarities of scikit-learn are reproduced. With "linear" and splines of degree 0 or 1, the bounds of later
+    columns lie one or two knots further in, as its `transform` raises the degree on the way. With "constant" and degree
+    0 it fails above the last knot, unless its output is sparse or there is one spline; the answer here is NaN.
     """
     degree, linear = transformer.degree, transformer.extrapolation == "linear"
     found = []
@@ -128,7 +127,10 @@ def _taylor(spline: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _columns(starts: np.ndarray, origins: np.ndarray, coefficients: np.ndarray) -> list[Pieces]:
-    """Return one function for each column of `origins`, `[pieces, columns]`, and `[pieces, degree + 1, columns]`."""
+    """Return one function for each column of `origins`, `[pieces, columns]`.
+
+    The coefficients are `[pieces, degree + 1, columns]`.
+    """
     count = coefficients.shape[2]
     origins = np.broadcast_to(origins, (len(starts), count))
     return [Pieces(starts, origins[:, column], coefficients[:, :, column]) for column in range(count)]

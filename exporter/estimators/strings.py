@@ -1,6 +1,6 @@
-"""Categories that a plan knows by numbers of its own: strings, and whole numbers that float64 does not tell apart.
+"""Categories that a plan replaces by numbers of its own: strings, and whole numbers that float64 cannot tell apart.
 
-See `exporter/lowering/text_columns.py`. They must be features of the model's input, since no step makes them.
+See `exporter/lowering/text_columns.py`. They must be features of the model's input, since no step can make them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from triton_regressors.exporter.lowering.builder import Builder, Value
 
 
 def number_strings(builder: Builder, estimator: Any, x: Value, column: int, values: Sequence[Any]) -> np.ndarray:
-    """Return the numbers that the plan has for strings of a column of `x`, NaN for a missing one."""
+    """Return the plan's numbers for strings of a column of `x`, NaN for a missing one."""
     if not x.features or x.features[column] < 0:
         raise builder.refuse(estimator, "it reads strings that another step makes; supported: strings of the input")
     feature, text = x.features[column], builder.profile.text
@@ -29,7 +29,7 @@ def number_strings(builder: Builder, estimator: Any, x: Value, column: int, valu
 
 
 def number_integers(builder: Builder, estimator: Any, x: Value, column: int, integers: np.ndarray) -> np.ndarray:
-    """Return the numbers that the plan has for whole numbers of a column of `x` that float64 does not hold."""
+    """Return the plan's numbers for whole numbers of a column of `x` that float64 cannot hold."""
     if not x.features or x.features[column] < 0:
         called = builder.profile.called(x.features, column)
         reason = f"{called}, which another step makes, has categories beyond 2⁵³ that float64 merges"
@@ -38,5 +38,5 @@ def number_integers(builder: Builder, estimator: Any, x: Value, column: int, int
 
 
 def refuse_unknown(builder: Builder, x: Value, column: int) -> None:
-    """Have requests refused that hold another category than those that were numbered in a column of `x`."""
+    """Have requests refused that hold a category without a number in a column of `x`."""
     builder.profile.text.close(x.features[column])

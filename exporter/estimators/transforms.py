@@ -26,18 +26,18 @@ from triton_regressors.kernels.ops.columns.power import Power
 from triton_regressors.kernels.ops.columns.row_norm import RowNorm
 
 BOUNDS_THRESHOLD = 1e-7
-"""The distance within which scikit-learn's QuantileTransformer takes a number to be an end of its range."""
+"""The distance within which scikit-learn's QuantileTransformer treats a number as an end of its range."""
 
 
 @lowers(Normalizer)
 def lower_normalizer(normalizer: Normalizer, x: Value, builder: Builder) -> Value:
-    """Each row divided by its norm, unless scikit-learn takes that for zero."""
+    """Each row divided by its norm, unless scikit-learn treats the norm as zero."""
     return builder.add(RowNorm(normalizer.norm, float(10 * np.finfo(np.float64).eps)), x)
 
 
 @lowers(Binarizer)
 def lower_binarizer(binarizer: Binarizer, x: Value, builder: Builder) -> Value:
-    """1 above the threshold, else 0."""
+    """1 above the threshold, otherwise 0."""
     builder.profile.note_scale(x.features, binarizer.threshold, 1.0)
     threshold = as_numpy_compares(binarizer.threshold, x)
     above = constant_pieces([np.nextafter(np.float64(threshold), np.inf)], [0.0, 1.0])
@@ -59,7 +59,7 @@ def lower_tfidf(transformer: TfidfTransformer, x: Value, builder: Builder) -> Va
 
 @lowers(PowerTransformer)
 def lower_power(transformer: PowerTransformer, x: Value, builder: Builder) -> Value:
-    """The power transform of each column, then the scaler. Where Box and Cox have none, of x ≤ 0, the answer is NaN."""
+    """The power transform of each column, then the scaler; the Box-Cox transform of x ≤ 0 is NaN."""
     _note_power(transformer, x, builder)
     alone = copy.copy(transformer)
     alone.standardize = False
@@ -70,7 +70,7 @@ def lower_power(transformer: PowerTransformer, x: Value, builder: Builder) -> Va
 
 @lowers_inverse(PowerTransformer)
 def invert_power(transformer: PowerTransformer, y: Value, builder: Builder) -> Value:
-    """The scaler's inverse, then that of the power transform."""
+    """The inverse of the scaler, then the inverse of the power transform."""
     if transformer.standardize:
         y = builder.lower_inverse(transformer._scaler, y)
     return builder.add(_power(transformer, inverse=True), y)
@@ -80,7 +80,7 @@ def invert_power(transformer: PowerTransformer, y: Value, builder: Builder) -> V
 def lower_quantile(transformer: QuantileTransformer, x: Value, builder: Builder) -> Value:
     """The share of the training rows below a number, by interpolation; for "normal" the quantile of that share.
 
-    If quantiles repeat, scikit-learn's answer is the mean of the first and the last share, at that number alone.
+    At a repeated quantile scikit-learn's answer is the mean of its first and its last share.
     """
     quantiles, shares = _quantiles(transformer, x, builder), transformer.references_
     low, high = quantiles[:, 0], quantiles[:, -1]
@@ -114,11 +114,11 @@ def invert_quantile(transformer: QuantileTransformer, y: Value, builder: Builder
 
 @lowers(KBinsDiscretizer)
 def lower_k_bins(discretizer: KBinsDiscretizer, x: Value, builder: Builder) -> Value:
-    """The number of the bin that holds a number, whose edge is in it; or one column a bin, 1 in that bin."""
+    """The index of the bin that holds a number, lower edge included; or one indicator column for each bin."""
     edges = [np.asarray(edges, dtype=np.float64) for edges in discretizer.bin_edges_]
     note_range(builder, x, [e[0] for e in edges], [e[-1] for e in edges])
     inner = [e[1:-1] for e in edges]
-    if discretizer.dtype == np.float32:  # the numbers are rounded before they are compared
+    if discretizer.dtype == np.float32:  # scikit-learn rounds the numbers before it compares them
         inner = [first_where(lambda x, e=e: x.astype(np.float32) >= e, len(e)) for e in inner]  # type: ignore[misc]
     if discretizer.encode == "ordinal":
         return add_pieces(builder, x, np.arange(x.width), [constant_pieces(e, np.arange(len(e) + 1)) for e in inner])
@@ -128,37 +128,37 @@ def lower_k_bins(discretizer: KBinsDiscretizer, x: Value, builder: Builder) -> V
 
 
 def _as_computed(z: Value, x: Value, transformer: QuantileTransformer, builder: Builder) -> Value:
-    """Return `z`, whose float64 last bits are the transformer's own where a decision follows."""
+    """Return `z`, and have decisions read the transformer's own float64 values, to the last bit."""
     if x.single:
         return z
 
     def compute(X: np.ndarray) -> np.ndarray:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that columns have no names
+            warnings.simplefilter("ignore")  # the warning that columns have no names
             return np.asarray(transformer.transform(X))
 
     return builder.computed(z, x, compute, transformer)
 
 
 def _of_matrix(transformer: PowerTransformer) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what a transformer makes of a matrix without names; where Box and Cox have no answer it is NaN."""
+    """Return the transformer's function of a matrix without names, NaN for numbers outside Box-Cox's domain."""
     positive = transformer.method == "box-cox"
 
     def compute(X: np.ndarray) -> np.ndarray:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that columns have no names
+            warnings.simplefilter("ignore")  # the warning that columns have no names
             return np.asarray(transformer.transform(np.where(X > 0, X, np.nan) if positive else X))
 
     return compute
 
 
 def as_numpy_compares(number: float, x: Value) -> float:
-    """Return the number with which numpy compares `x`: a Python number is rounded to float32 beside float32."""
+    """Return the number with which numpy compares `x`: it rounds a Python number to float32 to compare with float32."""
     return float(np.float32(number)) if x.single and not isinstance(number, np.generic) else float(number)
 
 
 def _power(transformer: PowerTransformer, inverse: bool = False) -> Power:
-    """Return the operation; what was fitted on float32 keeps float32, in which 2 − λ is rounded."""
+    """Return the operation; after a fit on float32, λ is float32, and 2 − λ is rounded in it."""
     lambdas = transformer.lambdas_
     return Power(_float64(lambdas), _float64(2 - lambdas), transformer.method, inverse)
 
@@ -171,7 +171,7 @@ def _shares_below(quantiles: np.ndarray, shares: np.ndarray) -> Pieces:
     at[-1], at[0] = 1.0, 0.0  # in this order
     slopes = np.append((shares[first[1:]] - shares[last[:-1]]) / np.diff(places), 0.0)
     after = np.where(at == shares[last], places, np.nextafter(places, np.inf))
-    pieces = np.stack([at, 0 * at, shares[last], slopes], axis=1).reshape(-1, 2)  # at a place, and from it on
+    pieces = np.stack([at, 0 * at, shares[last], slopes], axis=1).reshape(-1, 2)  # at a quantile, then above it
     return Pieces(
         np.append(-np.inf, np.stack([places, after], axis=1)),
         np.append(places[0], np.repeat(places, 2)),
@@ -193,12 +193,12 @@ def _quantiles(transformer: QuantileTransformer, x: Value, builder: Builder) -> 
 
 
 def _note_power(transformer: PowerTransformer, x: Value, builder: Builder) -> None:
-    """Record where the features lie if the scaler knows; for Box and Cox so that no drawn number is below zero."""
+    """Record the features' location if the scaler knows it; for Box-Cox, such that no drawn number is below zero."""
     positive = transformer.method == "box-cox"
     location, scale = np.full(x.width, float(positive)), np.ones(x.width)
     if transformer.standardize:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # that some are NaN
+            warnings.simplefilter("ignore")  # the warning that some are NaN
             low, middle, high = transformer.inverse_transform(np.outer([-1.0, 0.0, 1.0], np.ones(x.width)))
         location = np.where(np.isfinite(middle), middle, location)
         spread = (high - low) / 2

@@ -32,24 +32,24 @@ def lower_forest(forest: Any, x: Value, builder: Builder) -> Value:
 
 @lowers(RandomTreesEmbedding)
 def lower_embedding(embedding: RandomTreesEmbedding, x: Value, builder: Builder) -> Value:
-    """One column for each leaf of each tree, in the order of the trees and of their nodes: 1 where `x` arrives."""
+    """One column for each leaf of each tree, in the order of the trees and of their nodes: 1 if `x` reaches it."""
     trees = fitted_trees(_own_trees(embedding, builder))
     note_thresholds(trees, x, builder)
     return builder.add(arrange(trees, output="leaves"), x)
 
 
 def lower_side_by_side(estimators: Sequence[Any], x: Value, builder: Builder) -> Value:
-    """Add the predictions of these fitted trees, one beside the other."""
+    """Return the predictions of these fitted trees, side by side."""
     trees = fitted_trees(estimators)
     note_thresholds(trees, x, builder)
     return builder.add(arrange(trees, output="each"), x)
 
 
 def are_trees(estimators: Sequence[Any], builder: Builder) -> bool:
-    """Return whether all of these, members of the estimator being lowered, are lowered by their nodes alone.
+    """Return whether all members of the estimator being lowered are plain trees, lowered by `lower_tree`.
 
     Raises:
-        ExportError: One of them has no lowering.
+        ExportError: one of them has no lowering.
     """
     plain = True
     for index, estimator in enumerate(estimators):
@@ -59,7 +59,7 @@ def are_trees(estimators: Sequence[Any], builder: Builder) -> bool:
 
 
 def _own_trees(forest: Any, builder: Builder) -> Sequence[Any]:
-    """Return a forest's trees, which may be of another class than it would fit by itself."""
+    """Return a forest's trees; a subclass may fit trees of another class than the forest's."""
     if not are_trees(forest.estimators_, builder):
         raise builder.refuse(forest, "its trees have a lowering of their own. A BaggingRegressor of them is exported")
     trees: Sequence[Any] = forest.estimators_

@@ -1,7 +1,7 @@
-"""XGBoost's regressors: float32 sums, of trees or of features, in their order, read from the model that it saves.
+"""XGBoost's regressors: float32 sums, of trees or of features, in order, read from the model that XGBoost saves.
 
-XGBoost rounds what it is given to float32. So do these, and their sums are XGBoost's own, bit for bit; of features as
-its builds for x86-64 add them, which round each product first.
+The plans round their input to float32, as XGBoost does, and their sums are XGBoost's own, bit for bit. Sums of features
+follow its builds for x86-64, which round each product first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
     read, columns = _lower_categories(estimator, model, _lower_missing(estimator, x, builder), builder)
     trees = dataclasses.replace(model.trees, feature=narrow(columns)[model.trees.feature])
     base, link, output_of_tree = model.base, model.link, model.output_of_tree
-    del model  # a large one is half as large as what is made of it
+    del model  # a large model takes half as much memory as the plan's trees
     note_thresholds(trees, x, builder)
     ensemble = arrange(
         trees,
@@ -73,9 +73,10 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
 
 
 def _read(booster: Any) -> XGBoostModel:
-    """Return the booster's model, of the rounds that its `predict` asks.
+    """Return the booster's model, with the rounds that its `predict` uses.
 
-    Some rounds of a booster are one of their own, which does without the names of categories; "gblinear" has no rounds.
+    A model is read in parts, some rounds at a time, unless it has names of categories, which a slice of a booster
+    drops, or is a "gblinear", which has no rounds.
     """
 
     def save(begin: int, end: int, path: str) -> None:
@@ -90,14 +91,14 @@ def _read(booster: Any) -> XGBoostModel:
 
 
 def _lower_linear(estimator: Any, model: XGBoostModel, x: Value, builder: Builder) -> Value:
-    """Numbers of features are added to the intercept one after the other, and missing ones are left out."""
+    """Return the intercept plus the weighted features, added in order; missing numbers are left out."""
     assert model.weights is not None
     sums = OrderedAffine(model.weights[:-1], model.weights[-1] + model.base, model.link)
     return builder.add(sums, _lower_missing(estimator, x, builder))
 
 
 def _lower_missing(estimator: Any, x: Value, builder: Builder) -> Value:
-    """Return `x` with NaN in place of what the estimator takes for missing: a number, and zeros of a sparse matrix."""
+    """Return `x` with NaN for the numbers that the estimator treats as missing, and for zeros of a sparse matrix."""
     every, nothing = np.arange(x.width, dtype=np.int32), np.full(x.width, np.nan)
     z = builder.add(Impute(every, nothing, every[:0], 0.0), x) if x.sparse else x
     missing = np.float32(estimator.missing)
@@ -112,7 +113,7 @@ def _lower_missing(estimator: Any, x: Value, builder: Builder) -> Value:
 
 
 def _lower_categories(estimator: Any, model: XGBoostModel, x: Value, builder: Builder) -> tuple[Value, np.ndarray]:
-    """Return `x` with the codes of categories, and the column that each feature of the model has in it."""
+    """Return `x` with the codes of categories, and the column of each of the model's features in it."""
     assert model.trees is not None
     if not model.categories:
         if model.named and model.categorical:
@@ -144,7 +145,7 @@ def _lower_categories(estimator: Any, model: XGBoostModel, x: Value, builder: Bu
 
 
 def _codes(model: XGBoostModel, feature: int) -> int:
-    """Return one more than the largest code of a feature that a node of the trees lists."""
+    """Return the number of a feature's codes up to one beyond the largest that a node lists."""
     assert model.trees is not None
     asks = (model.trees.flags & CATEGORICAL > 0) & (model.trees.feature == feature)
     to_left = np.bitwise_and.reduce(model.trees.sets[model.trees.threshold[asks].astype(np.int64)], axis=0)

@@ -1,27 +1,28 @@
 """Calibrates prediction intervals around an estimator's answers, by split conformal prediction.
 
-On rows that the estimator was not fitted on, a score says how far each target lies from the answer:
+On rows that the estimator was not fitted on, a score measures the distance of each target from the answer:
 
-    |target − y|                      where the model answers `y` alone
-    |target − y| / std                where it also answers `std`
-    max(l − target, target − u)       where there are models of a lower and an upper quantile, which answer l ≤ u
+    |target − y|                      if the model answers `y` alone
+    |target − y| / std                if it also answers `std`
+    max(l − target, target − u)       if there are models of a lower and an upper quantile, which answer l ≤ u
 
 With n scores, q is the ⌈(n + 1) · level⌉-th smallest, and a new row's interval is `y ± q`, `y ± q · std`, or l − q to
-u + q. If the n rows and the new one are exchangeable, its target lies in there with a probability of at least `level`,
-whatever the model, and of at most `level + 1 / (n + 1)` if no two scores are equal. That is over the draw of all of
-these rows; it promises nothing of a kind of rows by itself. Each target has an interval of its own.
+u + q. If the n rows and the new one are exchangeable, the interval holds the new row's target with a probability of at
+least `level` for any model, and of at most `level + 1 / (n + 1)` if no two scores are equal. This probability is over
+the draw of all of these rows; it does not hold for every group of rows by itself. Each target has an interval of its
+own.
 
-The last score is negative inside of the quantiles, and so is q where they cover more than was asked. Where l − q would
-then exceed u + q, no number is inside: the interval is the middle of both, and covers no less. Of quantiles that cross
-in a row the smaller is l and the larger u, which any two functions of a row may be.
+The last score is negative between the quantiles, and q is negative if they cover more than the level. If l − q would
+then exceed u + q, the interval is empty; it is replaced by the middle of both, and covers no less. If quantiles cross
+in a row, the smaller is l and the larger u; the method holds for any two functions of a row.
 
-An entry answers float32. Its `lower` is rounded down and its `upper` up, so that the served interval holds whatever the
-float64 one does: where many residuals are equal, as those of a tree are, ends that are rounded to nearest may leave out
-every target at once. Coverage is counted on the served numbers.
+An entry answers float32. Its `lower` is rounded down and its `upper` up, so that the served interval contains the
+float64 one. If many residuals are equal, as in a tree, ends that are rounded to nearest may leave out every target at
+once. Coverage is counted on the served numbers.
 
 Sources: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Lei, G'Sell, Rinaldo, Tibshirani,
 Wasserman, "Distribution-Free Predictive Inference for Regression" (2018), sections 2.2 and 5.2; Romano, Patterson,
-Candès, "Conformalized Quantile Regression" (2019); of crossing quantiles Chernozhukov, Fernández-Val, Galichon,
+Candès, "Conformalized Quantile Regression" (2019); for crossing quantiles: Chernozhukov, Fernández-Val, Galichon,
 "Quantile and Probability Curves Without Crossing" (2010).
 """
 
@@ -49,7 +50,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def check_level(level: float | None, calibrate: Any | None) -> float:
-    """Return the level, or the default for None; raise `ExportError` unless it is a share and rows go with it."""
+    """Return the level, or the default for None; raise `ExportError` unless it is a share and there are rows."""
     if level is None:
         return DEFAULT_LEVEL
     if calibrate is None:
@@ -64,9 +65,9 @@ def find_interval(oracle: Oracle, inputs: Inputs, calibrate: Any, level: float, 
 
     Args:
         oracle: the estimator with its own outputs.
-        inputs: the model's, with numbers in FP32.
+        inputs: the model's inputs, with numbers in FP32.
         calibrate: a pair of rows as `predict` takes them and their targets, `[n]` or `[n, targets]`.
-        level: which share of new rows the interval is for.
+        level: the share of new rows whose target the interval is to cover.
         rounded: whether the estimator is asked about the rows as these inputs hold them, or as they are given.
 
     Raises:
@@ -96,7 +97,7 @@ def _of_quantiles(
 ) -> Interval:
     """Return the interval around two quantiles: the outputs `lower` and `upper`, or two columns of `y`.
 
-    `given` are the targets; `chosen` are the columns and their quantiles, None where it is the outputs.
+    `given` are the targets; `chosen` are the columns and their quantiles, None for the outputs.
     """
     name, columns = type(oracle.estimator).__name__, None if chosen is None else chosen[0]
     first, second = quantiles_of(answers, columns)
@@ -129,10 +130,10 @@ def _calibrated(
     method: str,
     columns: tuple[int, int] | None = None,
 ) -> Interval:
-    """Return the interval that scores `[n, targets]` of the estimator of this name give, and what is known of it.
+    """Return the interval from scores `[n, targets]`, with its report; `name` is the estimator's, for errors.
 
     Raises:
-        ExportError: there are too few for the level.
+        ExportError: there are too few scores for the level.
     """
     n = len(scores)
     quantile = conformal_quantile(scores, level)
@@ -158,7 +159,7 @@ def _calibrated(
 
 
 def _inside(interval: Interval, answers: Answers, numbers: np.ndarray) -> np.ndarray:
-    """Return which numbers `[rows, targets]` lie in the interval around the answers as it is served."""
+    """Return the mask of the numbers `[rows, targets]` that lie in the served interval around the answers."""
     ends = interval.added(answers)
     found: np.ndarray = (ends["lower"] <= numbers) & (numbers <= ends["upper"])
     return found
@@ -183,7 +184,7 @@ def _answers(oracle: Oracle, inputs: Inputs, given: Any, rounded: bool) -> Answe
 
 
 def _scores(name: str, targets: np.ndarray, y: np.ndarray, std: np.ndarray | None) -> np.ndarray:
-    """Return how far targets lie from the answers of the estimator of this name, all `[n, targets]`."""
+    """Return the scores of targets, given the answers, all `[n, targets]`; `name` is the estimator's, for errors."""
     residuals: np.ndarray = np.abs(targets - y)
     if std is None:
         return residuals
@@ -209,7 +210,7 @@ def conformal_quantile(scores: np.ndarray, level: float) -> np.ndarray | None:
 
 
 def fewest_rows(level: float) -> int:
-    """Return how many rows a level takes: ⌈1 / (1 − level)⌉ − 1."""
+    """Return the least number of rows for a level: ⌈1 / (1 − level)⌉ − 1."""
     return math.ceil(1 / (1 - _exact(level))) - 1
 
 
@@ -218,7 +219,7 @@ def _rank(n: int, level: float) -> int:
 
 
 def _exact(level: float) -> Fraction:
-    """Return the level as it is written: 0.9 is nine tenths, of which ten are nine, and not the float above it."""
+    """Return the level as the decimal fraction that is written: 0.9 is exactly nine tenths, not the float above it."""
     return Fraction(repr(float(level)))
 
 

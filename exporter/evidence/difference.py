@@ -1,8 +1,8 @@
-"""Finds the rows and columns that an entry answers otherwise than the estimator, and the likely cause, for a refusal.
+"""Finds the rows and columns that an entry answers differently than the estimator, and the likely cause, for a refusal.
 
-The row with the largest difference is changed column by column into a row that is answered alike. If a column's
-change makes the two agree, it made the difference. Suspicions are then tried: each is only named where trying it
-explains the answers. All of it costs one more prediction of the sample and a few of at most `MOST_COLUMNS` rows.
+The row with the largest difference is changed column by column into a row that both answer alike. If changing a column
+makes the two agree, that column makes the difference. Possible causes are then tested, and a cause is only named if its
+test explains the answers. All of this costs one more prediction of the sample and a few of at most `MOST_COLUMNS` rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs
 from triton_regressors.kernels.format.parity import units
 
 MOST_COLUMNS = 256
-"""The most columns that are changed one at a time; a longer list is first halved to those that make the difference."""
+"""The most columns that are changed one at a time; a longer list is first halved until it is short enough."""
 
 FEW = 3
 """The number of rows and columns that a sentence names."""
@@ -35,14 +35,14 @@ SAMPLE_ROWS = 65_536
 
 
 class Difference:
-    """Says where answers differ, for an oracle and the runner of its plan.
+    """Finds the differences between the answers of an oracle and of the runner of its plan.
 
     Args:
         oracle: the estimator.
-        runner: answers rows of the plan's matrix.
-        inputs: how a table becomes that matrix.
-        names: what the columns are called; none if they have no names.
-        tolerance: of the answers, in standard deviations.
+        runner: the plan's runner, which answers rows of the plan's matrix.
+        inputs: the entry's inputs, which turn a table into that matrix.
+        names: the columns' names; empty if they have none.
+        tolerance: the largest difference of answers, in standard deviations.
         rounded: whether the answers should be those to the rounded rows.
     """
 
@@ -58,14 +58,14 @@ class Difference:
         """Return sentences on a sample that is answered beyond the tolerance.
 
         Args:
-            given: the user's rows, None where they were drawn.
+            given: the user's rows, None if they were drawn.
             sample: the same rows as the entry gets them.
         """
         self._units = sample.units
         try:
             table = self._oracle.asked(sample.X) if given is None else self._oracle.table(given)
             return self._of(_rows(table, np.arange(min(len(table), SAMPLE_ROWS))), drawn=given is None)
-        except Exception as error:  # what an estimator raises for a changed row; the refusal itself must be said
+        except Exception as error:  # an estimator may raise anything for a changed row; the export is refused anyway
             return (
                 f"The cause was not found, because the estimator refuses changed rows ({str(error).splitlines()[0]})."
             )
@@ -108,7 +108,7 @@ class Difference:
         return " ".join(sentences)
 
     def _answers(self, table: Any, row: int, expected: Answers) -> str:
-        """Return what both answer to a row of a table, in a sentence; the estimator was asked for the whole table."""
+        """Return a sentence with both answers to a row of a table; `expected` are the estimator's to all its rows."""
         found = self._found(_rows(table, np.array([row])))
         error = {
             name: np.nan_to_num(np.abs(found[name][0] - values[row]) / self._units[name], nan=np.inf)
@@ -120,7 +120,7 @@ class Difference:
         return f"In row {row} the estimator answers {wanted:.6g} and the entry {answer:.6g} ('{name}')."
 
     def _columns(self, table: Any, row: int, error: np.ndarray) -> tuple[list[int], int | None]:
-        """Return the columns that make the difference of a row, and the row that they were compared with."""
+        """Return the columns that make a row's difference, and the row that it was compared with."""
         alike = np.flatnonzero(error <= self._tolerance)
         if not len(alike):
             return [], None
@@ -141,14 +141,14 @@ class Difference:
         return [column for column, agrees in zip(columns, agree, strict=True) if agrees], other
 
     def _agree(self, table: Any, row: int, other: int, changes: list[list[int]]) -> np.ndarray:
-        """Return whether answers to a row agree once columns have another row's values, bool `[changes]`."""
+        """Return whether the answers to a row agree after columns take another row's values, bool `[changes]`."""
         take = np.full((len(changes), self._inputs.n_features), row)
         for place, columns in enumerate(changes):
             take[place, columns] = other
         return self._errors(_mixed(table, take)) <= self._tolerance
 
     def _cause(self, table: Any, row: int, columns: list[int]) -> str:
-        """Return what explains a row's difference, in a sentence."""
+        """Return the explanation of a row's difference, in a sentence."""
         one = _rows(table, np.array([row]))
         found = self._found(one)
         X = self._oracle.matrix(one, self._inputs.numeric)
@@ -185,7 +185,7 @@ class Difference:
         )
 
     def _beside(self, found: Answers, X: np.ndarray, column: int) -> float | None:
-        """Return the number next to a row's at which the estimator answers what the entry does to the row, if any."""
+        """Return a number next to the row's at which the estimator gives the entry's answer to the row, or None."""
         number = X[0, column]
         if column not in self._inputs.numeric or not np.isfinite(number):
             return None
@@ -200,7 +200,7 @@ class Difference:
         return float(near[agrees[0]]) if len(agrees) else None
 
     def _missing(self, table: Any, row: int, column: int, cell: Any) -> str:
-        """Return what a missing value of a row does to the answers, in a sentence."""
+        """Return the effect of a row's missing value on the answers, in a sentence."""
         called = self._called(column)
         text = (
             f"Cause: the row holds {_spelt(cell)} in column {called}. None, NaN, pd.NA and an empty string are one "
@@ -212,7 +212,7 @@ class Difference:
             changed = _with_cell(table, row, column, value)
             try:
                 agrees = bool((self._errors(changed) <= self._tolerance).all())
-            except Exception:  # many estimators refuse None, and some NaN
+            except Exception:  # many estimators refuse None, and some refuse NaN
                 continue
             if agrees:
                 return f"{text} With {_spelt(value)} in its place the two agree: the model was fitted with that."
@@ -236,7 +236,7 @@ class Difference:
         return bool((errors(found, expected, self._units) <= self._tolerance).all())
 
     def _errors(self, table: Any) -> np.ndarray:
-        """Return each row's difference in standard deviations; 0 where the estimator's own answer is no number."""
+        """Return each row's difference in standard deviations; 0 if the estimator's own answer is not finite."""
         expected, found = self._expected(table), self._found(table)
         answered = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in expected.values()])
         wanted = {name: np.where(answered[:, None], values, 0.0) for name, values in expected.items()}
@@ -257,7 +257,7 @@ def _cell(table: Any, row: int, column: int) -> Any:
 
 
 def _mixed(table: Any, take: np.ndarray) -> Any:
-    """Return rows made of a table's cells: `take`, `[rows, columns]`, is the table's row that each cell comes from."""
+    """Return rows composed of a table's cells: `take`, `[rows, columns]`, is each cell's row in the table."""
     if not hasattr(table, "iloc"):
         return table[take, np.arange(take.shape[1])]
     import pandas as pd
@@ -280,14 +280,14 @@ def _with_cell(table: Any, row: int, column: int, value: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two cells are one value to an estimator."""
+    """Return whether two cells are the same value to an estimator."""
     if is_missing(a) or is_missing(b):
         return type(a) is type(b) and bool(is_missing(a) and is_missing(b))
     return bool(a == b)
 
 
 def _spelt(value: Any) -> str:
-    """Return how a missing value is written."""
+    """Return the written form of a missing value."""
     if value is None:
         return "None"
     if isinstance(value, str):
@@ -296,7 +296,7 @@ def _spelt(value: Any) -> str:
 
 
 def _list(things: Sequence[Any]) -> str:
-    """Return the first few of some things, and how many more there are."""
+    """Return the first few items in words, and the number of the others."""
     few = [str(thing) for thing in things[:FEW]]
     if len(things) > FEW:
         return f"{', '.join(few)} and {len(things) - FEW:,} more"

@@ -1,12 +1,12 @@
 """Rows at the model's own edges: thresholds, bins, knots and categories, where an answer may jump.
 
-What rounding does to a model is seen where its answers jump, and rows drawn at random seldom lie there. The edges are
-read off the plan as it was lowered, as numbers of the input's features: a step that selects, scales or imputes columns
-is followed back. Features whose edges lie behind anything else are named, and `evidence/jumps.py` looks for these.
+Rounding shows its effect where a model's answers jump, and rows drawn at random seldom lie there. The edges are read
+off the plan as it was lowered, as numbers of the input's features: steps that select, scale or impute columns are
+followed back. Features whose edges lie behind other steps are reported, and `evidence/jumps.py` searches for these.
 
-Beside an edge is what the data could hold. If every number of a column lies on a grid of whole numbers or of some
-decimals, as prices, counts and times do, these are the two numbers of the grid around the edge. Elsewhere they are the
-edge itself and a millionth of the column's standard deviation to each side.
+The rows at an edge hold numbers that the data could hold. If every number of a column lies on a grid of whole numbers
+or of some decimals, as prices, counts and times do, these are the two numbers of the grid around the edge. Otherwise
+they are the edge itself and a millionth of the column's standard deviation to each side.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ROWS = 512
 """The largest number of rows made at edges."""
 
 BESIDE = 1e-6
-"""How far beside an edge a row lies where the data have no grid, in standard deviations of the column."""
+"""The distance of a row from an edge if the data have no grid, in standard deviations of the column."""
 
 DECIMALS = 6
 FEWEST_ROWS = 50
-"""The fewest rows that show that a column has a grid."""
+"""The fewest rows from which a grid is inferred."""
 
 
 @dataclass(frozen=True)
 class Edges:
-    """Numbers of one feature: `jumps`, beside which an answer may change, and `keys`, which are met exactly."""
+    """Numbers of one feature: `jumps`, at which an answer may change, and `keys`, which are compared for equality."""
 
     jumps: np.ndarray
     keys: np.ndarray
@@ -49,9 +49,9 @@ class Edges:
 
 @dataclass(frozen=True)
 class _Source:
-    """The source of the columns of a value: `x[feature] = z · factor + shift`; −1 where that is not known.
+    """The source of the columns of a value: `x[feature] = z · factor + shift`; −1 if it is not known.
 
-    `mixed` are the features that the columns of unknown source are made of.
+    `mixed` are the features on which the columns of unknown source depend.
     """
 
     feature: np.ndarray  # int64 [width]
@@ -72,7 +72,7 @@ class _Source:
 
 
 def find_edges(plan: Plan) -> dict[int, Edges]:
-    """Return the edges of each feature of a lowered plan that has some, ascending."""
+    """Return the edges of each feature of a lowered plan, ascending; features without edges are left out."""
     jumps: dict[int, list[np.ndarray]] = {}
     keys: dict[int, list[np.ndarray]] = {}
     for operation, source in _with_sources(plan):
@@ -86,7 +86,7 @@ def find_edges(plan: Plan) -> dict[int, Edges]:
 
 
 def features_behind(plan: Plan) -> frozenset[int]:
-    """Return the features that reach a threshold through a step that is not followed back."""
+    """Return the features that reach a threshold through a step that cannot be followed back."""
     found: frozenset[int] = frozenset()
     for operation, source in _with_sources(plan):
         if source.mixed and any(source.feature[column] < 0 for column, _ in _jumps(operation)):
@@ -109,7 +109,7 @@ def _with_sources(plan: Plan) -> Iterator[tuple[Operation, _Source]]:
 
 
 def rows_at_edges(edges: Mapping[int, Edges], X: np.ndarray) -> np.ndarray:
-    """Return rows of the float64 matrix `X` with one feature of each moved to an edge or beside it, at most `ROWS`."""
+    """Return at most `ROWS` rows of the float64 matrix `X`, one feature of each moved to an edge or beside it."""
     rng = np.random.default_rng(0)
     places = [(feature, number) for feature, own in edges.items() for number in _beside(own, X[:, feature], rng)]
     if len(places) > ROWS:
@@ -145,7 +145,7 @@ def _grid(column: np.ndarray) -> int | None:
 
 
 def _jumps(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the columns of an operation's input at which its answer may jump, and where."""
+    """Yield the columns of an operation's input along which its answer may jump, each with the places of its jumps."""
     match operation:
         case TreeEnsemble():
             feature = np.where(operation.flags & CATEGORICAL > 0, -1, operation.feature)
@@ -158,25 +158,25 @@ def _jumps(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _thresholds(feature: np.ndarray, threshold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the columns that are compared with thresholds, and where these decide; `feature` −1 is none."""
+    """Yield the columns that are compared with thresholds, and the numbers at which these decide; −1 is no feature."""
     for column in np.unique(feature[feature >= 0]):
         own = np.unique(threshold[feature == column])
         numbers = own.astype(np.float64)
-        if own.dtype == np.float32:  # a number is rounded to float32 first: it may lie a little above
-            with np.errstate(over="ignore"):  # above the largest there is infinity
+        if own.dtype == np.float32:  # rounding to float32 comes first, so a number a little above still counts as equal
+            with np.errstate(over="ignore"):  # the number above the largest is infinity
                 numbers = (numbers + np.nextafter(own, np.float32(np.inf)).astype(np.float64)) / 2
         yield int(column), numbers
 
 
 def _keys(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the columns of an operation's input that are compared for equality, and with what."""
+    """Yield the columns of an operation's input that are compared for equality, each with its keys."""
     if isinstance(operation, Lookup):
         parts = np.split(operation.keys, operation.starts[1:-1])
         yield from zip(operation.columns.tolist(), parts, strict=True)
 
 
 def _followed(operation: Operation, inputs: list[_Source]) -> _Source | None:
-    """Return where the columns of an operation's output come from, if it leaves numbers recognisable."""
+    """Return the source of an operation's output columns, if it keeps numbers recognisable."""
     match operation:
         case Columns():
             return inputs[0].take(operation.indices)
@@ -188,7 +188,7 @@ def _followed(operation: Operation, inputs: list[_Source]) -> _Source | None:
         case Concatenate():
             return _side_by_side(inputs)
         case Piecewise() if not operation.coefficients[:, :, 1:].any():
-            return _Source.unknown(len(operation.source))  # its own knots are all the places where it changes
+            return _Source.unknown(len(operation.source))  # a step function changes only at its own knots
         case Scale() if np.all(operation.factor != 0):
             (x,) = inputs  # z = (x − shift) · factor
             factor = x.factor / operation.factor

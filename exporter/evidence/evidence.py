@@ -1,4 +1,4 @@
-"""The door of the evidence: what the estimator answers, and how a plan's answers compare with that.
+"""The door of the evidence: the estimator's answers, and a comparison of a plan's answers with them.
 
 An export takes four steps through it: the `Terms` are checked, `ask` asks the estimator about rows before the passes,
 `compare` looks for rows without one right answer, and `report` measures the parity of the last plan on the others.
@@ -37,7 +37,7 @@ from triton_regressors.kernels.format.row_profile import RowProfile
 
 @dataclass(frozen=True)
 class Terms:
-    """The rows and limits of an export, as `compile_estimator` takes them; `ends` are the models of its quantiles."""
+    """The rows and limits of an export, as `compile_estimator` takes them; `ends` are the models of quantiles."""
 
     sample: Any | None
     calibrate: Any | None
@@ -62,7 +62,7 @@ class Terms:
         input: str,
         ties: str,
     ) -> Terms:
-        """Return the terms; raise `ExportError` for a value that is none of its argument's."""
+        """Return the terms; raise `ExportError` for a value that its argument does not accept."""
         level, ends = check_level(level, calibrate), check_quantiles(estimator, quantiles, calibrate)
         if not isinstance(tolerance, int | float | np.floating) or not 0 < tolerance < 1:
             raise ExportError(f"tolerance must lie between 0 and 1 standard deviations, not {tolerance!r}.")
@@ -80,7 +80,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Asked:
-    """An estimator's answers: the oracle, the interval around them, the input's types and the rows as they are sent."""
+    """An estimator's answers: the oracle, the interval around them, the input's types, and the rows as sent."""
 
     oracle: Oracle
     interval: Interval | None
@@ -99,7 +99,7 @@ class Compared:
     ties: str | None
 
     def counted(self, profile: RowProfile, inputs: Inputs) -> Compared:
-        """Return the same with the answers of the output `out_of_range`."""
+        """Return a copy with the answers of the output `out_of_range`."""
         sample, nan_sample = (with_count(each, profile, inputs) for each in (self.sample, self.nan_sample))
         return dataclasses.replace(self, sample=sample, nan_sample=nan_sample)
 
@@ -153,7 +153,7 @@ def compare(runner: Runner, asked: Asked, terms: Terms) -> Compared:
 def report(
     runner: Runner, asked: Asked, compared: Compared, terms: Terms, names: Sequence[str], *, explain: bool
 ) -> Report:
-    """Measure the parity of a plan, and where it is not within the tolerance and `explain` is true, find the cause."""
+    """Measure the parity of a plan; if it is not within the tolerance and `explain` is true, also find the cause."""
     found = dataclasses.replace(verify(runner, compared.sample, asked.choice, terms.tolerance), ties=compared.ties)
     if found.within or not explain:
         return found

@@ -1,9 +1,9 @@
-"""Which types the entry's numbers come in: FP32 where rounding a user's rows to it moves no answer, FP64 otherwise.
+"""Chooses the types of the entry's numbers: FP32 if rounding a user's rows to it moves no answer, FP64 otherwise.
 
-Users hold float64 tables. FP32 is half the bytes, and enough for what varies smoothly; where a model compares its input
-with thresholds or categories, or data lie far from zero, rounding moves answers. How many, and how far, is measured on
-the rows as they are given and on rows at the model's own edges, with the estimator itself. Columns of whole numbers may
-come as INT64 beside FP32 where they alone are what rounding would change and the estimator takes no NaN in them.
+Users hold float64 tables. FP32 is half the bytes, and enough for a model that varies smoothly. If a model compares its
+input with thresholds or categories, or data lie far from zero, rounding moves answers. The estimator itself measures
+how many answers move, and how far, on the rows as they are given and on rows at the model's own edges. Columns of whole
+numbers may come as INT64 beside FP32 if only their rounding moves answers and the estimator takes no NaN in them.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from triton_regressors.kernels.format.parity import ulps
 INPUT_TYPES = ("auto", "fp32", "fp64")
 
 SHARE_OF_TOLERANCE = 0.75
-"""Rounding's share of the tolerance; of one unit in the answer's last float32 place it takes at most half.
+"""The share of the tolerance for rounding the input, and half of one unit in the answer's last float32 place.
 
-Float32 sums may take the last quarter of the tolerance (`passes/precision.py`), rounding the answer half a unit."""
+Float32 sums may take the last quarter of the tolerance (`passes/precision.py`), and rounding the answer the other half
+unit."""
 
 
 TINY = np.finfo(np.float64).tiny
-"""What counts as an error where a client refuses to send a row, since it would have to round a category."""
+"""The error of a row that a client refuses to send, since it would have to round a category."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """The effect of rounding numbers to FP32: how many answers of how many rows move, and how far at most.
+    """The effect of rounding numbers to FP32: the number of rows, the number of moved answers, and the largest move.
 
-    `rows` were given or drawn, `edges` lie at the model's own. The errors are in standard deviations, infinite where
-    the estimator refuses or does not answer what is rounded.
+    `rows` were given or drawn, `edges` lie at the model's own edges. The errors are in standard deviations; they are
+    infinite if the estimator refuses the rounded rows or has no finite answer to them.
     """
 
     rows: int = 0
@@ -55,7 +56,7 @@ class Rounding:
 
     @property
     def moves(self) -> bool:
-        """Return whether an answer moves beyond what the tolerance leaves for rounding."""
+        """Return whether an answer moves beyond the share of the tolerance for rounding."""
         return self.moved + self.moved_edges > 0
 
     def __str__(self) -> str:
@@ -70,7 +71,7 @@ class Rounding:
 
 @dataclass(frozen=True)
 class InputChoice:
-    """The inputs with their types, what rounding numbers to FP32 would do, and what the user wanted."""
+    """The inputs with their types, the effect of rounding numbers to FP32, and the user's choice."""
 
     inputs: Inputs
     rounding: Rounding
@@ -83,7 +84,7 @@ class InputChoice:
 
     @property
     def why(self) -> str:
-        """The reason for the types, in a clause; empty if no number comes in or the user chose and it moves nothing."""
+        """The reason for the types, in a clause; empty without numbers, or if the user's choice moves no answer."""
         types = self.inputs.datatypes()
         if NUMBERS not in types or (self.forced and not self.rounding.moves):
             return ""
@@ -94,7 +95,7 @@ def choose_inputs(oracle: Oracle, lowered: Lowered, rows: GivenRows, wanted: str
     """Return the lowered model's inputs with their types; `wanted` is "auto", "fp32" or "fp64".
 
     Raises:
-        ExportError: FP32 is wanted and has one number for two categories.
+        ExportError: FP32 is wanted, and rounds two categories to one number.
     """
     plain, profile = lowered.inputs, lowered.profile
     probe = _Probe(oracle, lowered, rows, tolerance)
@@ -113,7 +114,7 @@ def choose_inputs(oracle: Oracle, lowered: Lowered, rows: GivenRows, wanted: str
 
 
 class _Probe:
-    """Rows, given and at edges, with the estimator's answers to them, to be asked again with rounded numbers."""
+    """Given rows and rows at edges with the estimator's answers, to be asked again with rounded numbers."""
 
     def __init__(self, oracle: Oracle, lowered: Lowered, rows: GivenRows, tolerance: float) -> None:
         self._oracle, self._rows = oracle, rows
@@ -128,7 +129,7 @@ class _Probe:
     def _rows_at_jumps(self, lowered: Lowered) -> np.ndarray:
         """Return rows at jumps along the columns whose thresholds the plan does not show.
 
-        FP32 holds every number of a column that is float32, and of one whose numbers all are as short.
+        Columns whose numbers are all float32 numbers are left out, since FP32 rounds none of them.
         """
         X, inputs = self._rows.X, lowered.inputs
         with np.errstate(over="ignore"):
@@ -138,7 +139,7 @@ class _Probe:
         return rows_at_jumps(self._apart, X, along, self._limit) if along else X[:0]
 
     def _apart(self, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-        """Return how far the answers to two matrices of rows lie apart, in standard deviations."""
+        """Return the distances between the answers to two matrices of rows, in standard deviations."""
         found = self._oracle.finite_answers(np.concatenate([a, b]))
         if found is None:
             return None
@@ -146,7 +147,7 @@ class _Probe:
         return errors(first, second, self._rows.units)
 
     def rounding(self, inputs: Inputs) -> Rounding:
-        """Return what these inputs do to the rows."""
+        """Return the effect of these inputs' rounding on the rows."""
         X = np.concatenate([self._rows.X, self._edges])
         rounded = inputs.rounded(X)
         moves = differ(rounded, X)
@@ -164,7 +165,7 @@ class _Probe:
         return Rounding(*counts, largest, largest_at_edges, self._rows.drawn)
 
     def _errors(self, found: Answers, changed: np.ndarray) -> np.ndarray:
-        """Return how far answers lie from those to the rows as given, in standard deviations; 0 where near enough."""
+        """Return the distances of answers from those to unrounded rows, in standard deviations; 0 if near enough."""
         largest = np.zeros(int(changed.sum()))
         for name, values in found.items():
             expected, unit = self._expected[name][changed], self._rows.units[name]
@@ -204,7 +205,7 @@ def _with_integers(inputs: Inputs, columns: Sequence[int]) -> Inputs:
 
 
 def _check_categories(oracle: Oracle, profile: Profile, inputs: Inputs) -> None:
-    """Raise `ExportError` where two categories of a column are one number in FP32."""
+    """Raise `ExportError` if two categories of a column are one number in FP32."""
     for column in set(inputs.categorical) - set(inputs.float32 or ()):
         numbers = np.unique(profile.choices[column])
         same = np.flatnonzero(np.diff(numbers.astype(np.float32)) == 0)

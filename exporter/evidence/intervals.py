@@ -1,4 +1,4 @@
-"""A prediction interval around an estimator's answers, and the steps that make its ends; `calibration.py` finds it."""
+"""A prediction interval around an estimator's answers, and the steps for its ends; `calibration.py` calibrates it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ STAGE = "add the interval"
 
 @dataclass(frozen=True)
 class Interval:
-    """What the ends of an interval are made with: `quantile` is float64 `[targets]`, and the report names the method.
+    """A calibrated interval: `quantile`, float64 `[targets]`, sets its width, and the report names the method.
 
-    Of conformalised quantiles `columns` are those of `y` that are the two; None where the outputs `lower` and `upper`
-    of the estimator are.
+    For conformalised quantiles `columns` are the two columns of `y` that hold them; None if the estimator's outputs
+    `lower` and `upper` hold them.
     """
 
     quantile: np.ndarray
@@ -31,18 +31,18 @@ class Interval:
     columns: tuple[int, int] | None = None
 
     def added(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return an estimator's answers, and around them the ends as they are served: float32, rounded outwards."""
+        """Return an estimator's answers with the ends around them as they are served: float32, rounded outwards."""
         middle, half = self._middle_and_half(answers)
         return {**answers, "lower": rounded(middle - half, -np.inf), "upper": rounded(middle + half, np.inf)}
 
     def mean_width(self, answers: dict[str, np.ndarray]) -> np.ndarray:
-        """Return how far the ends lie apart on average, before they are rounded, float64 `[targets]`."""
+        """Return the mean distance of the ends before rounding, float64 `[targets]`."""
         middle, half = self._middle_and_half(answers)
         width: np.ndarray = 2 * np.broadcast_to(half, middle.shape).mean(axis=0)
         return width
 
     def _middle_and_half(self, answers: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the middle of the interval, `[rows, targets]`, and half of its width, of that shape or `[targets]`."""
+        """Return the interval's middle, `[rows, targets]`, and half its width, of the same shape or `[targets]`."""
         if self.report.method == QUANTILES:
             low, high = quantiles_of(answers, self.columns)
             return 0.5 * low + 0.5 * high, np.maximum(np.abs(0.5 * high - 0.5 * low) + self.quantile, 0.0)
@@ -51,10 +51,10 @@ class Interval:
     def after(self, plan: Plan) -> Plan:
         """Return the plan with the ends as outputs.
 
-        They are made of what `y` and `std` are rounded from, which no pass may fold into them: so `y` and `std` keep
-        their bits. In float64 `lower` is no larger, and `upper` no smaller, than the interval's middle. Rounding down
-        and up keeps that, and leaves no number of the float64 interval outside. The middle is what `y` is rounded
-        from, so that `lower <= y <= upper`, but for quantiles, whose middle has nothing to do with `y`.
+        They are computed from the float64 values of `y` and `std`. No pass may fold these values into the ends, so `y`
+        and `std` keep their bits. In float64 `lower` is no larger, and `upper` no smaller, than the interval's middle.
+        Rounding down and up keeps that order, and leaves no number of the float64 interval outside. The middle is the
+        float64 value of `y`, so that `lower <= y <= upper`; only the middle of quantiles is unrelated to `y`.
         """
         y, steps = plan.outputs["y"], list(plan.steps)
         read: tuple[str, ...] = (y,)
@@ -72,9 +72,9 @@ class Interval:
 
 
 def rounded(values: np.ndarray, towards: float) -> np.ndarray:
-    """Return each float64 as the nearest float32 that does not lie on its other side, `towards` −∞ or +∞; as float64.
+    """Return each float64 rounded to float32 in the direction `towards`, −∞ or +∞, as float64.
 
-    This is IEEE 754's rounding toward −∞ or +∞, which `kernels/ops/columns/interval_end.py` does to what is served.
+    This is IEEE 754's rounding toward −∞ or +∞, which `kernels/ops/columns/interval_end.py` applies to served ends.
     """
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)
@@ -84,7 +84,7 @@ def rounded(values: np.ndarray, towards: float) -> np.ndarray:
 
 
 def quantiles_of(answers: dict[str, np.ndarray], columns: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return what a model answers as its lower and its upper quantile, each `[rows, targets]`; see `Interval`."""
+    """Return a model's answers for its lower and its upper quantile, each `[rows, targets]`; see `Interval`."""
     if columns is None:
         return answers["lower"], answers["upper"]
     low, high = columns

@@ -1,8 +1,9 @@
-"""Rows at jumps that a plan does not show: the estimator itself is asked where its answers change.
+"""Rows at jumps that a plan does not show, found by asking the estimator itself.
 
-A threshold on what a spline, a power, a product or a function makes of a column is no number of that column that the
-plan could tell. Between two rows that differ in one column and get different answers, bisection finds the place: it
-keeps the half in which the answers differ more. A jump remains however short the interval is; a slope does not.
+If a threshold compares a spline, a power, a product or a function of a column, the plan does not show the column's
+number at which it decides. Between two rows that differ in one column and get different answers, bisection finds this
+place: it keeps the half in which the answers differ more. The difference of a jump remains in ever shorter intervals;
+the difference of a slope vanishes.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ PAIRS = 256
 """The number of pairs of rows that are drawn."""
 
 PLACES = 64
-"""Between how many of them a jump is looked for."""
+"""The number of these pairs between which a jump is searched for."""
 
 HALVINGS = 60
-"""Enough to leave two neighbouring float64 numbers of one sign and size."""
+"""The number of bisections, enough to reach neighbouring float64 numbers of one sign and size."""
 
 Differ = Callable[[np.ndarray, np.ndarray], "np.ndarray | None"]
-"""From two matrices of rows to how far their answers lie apart, row by row; None where there are no answers."""
+"""A function of two matrices of rows that returns the distance of their answers, row by row; None without answers."""
 
 
 def rows_at_jumps(differ: Differ, X: np.ndarray, features: Sequence[int], least: float) -> np.ndarray:
-    """Return rows on both sides of jumps, at most `2 · PLACES`, none where the estimator refuses the rows asked for.
+    """Return rows on both sides of jumps, at most `2 · PLACES`, and none if the estimator refuses a row on the way.
 
     Args:
-        differ: tells how far the answers to two rows lie apart.
+        differ: returns the distance between the answers to two rows.
         X: the rows to start from, float64 `[rows, features]`.
-        features: the columns to look along.
-        least: the difference from which answers count as different.
+        features: the columns to search along.
+        least: the difference above which answers count as different.
     """
     rng = np.random.default_rng(0)
     low, along = X[rng.integers(0, len(X), PAIRS)], rng.choice(np.asarray(features), PAIRS)
@@ -64,7 +65,7 @@ def rows_at_jumps(differ: Differ, X: np.ndarray, features: Sequence[int], least:
 
 
 def _moved(rows: np.ndarray, along: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return rows with one column of each set to a number."""
+    """Return rows with one column in each set to a number."""
     moved: np.ndarray = rows.copy()
     moved[np.arange(len(rows)), along] = numbers
     return moved

@@ -1,8 +1,8 @@
-"""In which columns a served request may hold NaN: there where the estimator answers it, and the plan alike.
+"""Finds the columns in which a served request may hold NaN: those in which the estimator and the plan answer it alike.
 
-Whether an estimator takes NaN depends on what it is made of and on what it was fitted on, so it is asked: rows get NaN
-in sets of columns, and a set counts where `predict` raises nothing and gives a finite answer. A set that does not is
-halved, for a limited number of questions; columns still open then are not allowed. The columns in which rows of the
+An estimator's support of NaN depends on its parts and on its training data, so the estimator is asked. Rows get NaN in
+sets of columns, and a set is allowed if `predict` does not raise and gives a finite answer. A set that fails is halved,
+for a limited number of questions; columns that are undecided by then are not allowed. Columns in which rows of the
 sample itself hold NaN are allowed in any case: the entry is verified on these rows, or not written.
 """
 
@@ -27,9 +27,9 @@ def nan_columns(
 ) -> tuple[list[int], Sample, bool]:
     """Return the columns, rows with NaN in them and the estimator's answers, and whether ties close other columns.
 
-    The rows are rows of the sample, in which NaN takes the place of some numbers where that is answered alike. Rows
-    whose answers differ because neighbours are at equal distance count as answered alike where `accept_ties`, and are
-    none of the rows that are returned. Without it they close their columns, which the last value says.
+    The rows are rows of the sample with NaN in place of some numbers, if both answer them alike. Rows whose answers
+    differ because neighbours are at equal distance count as answered alike with `accept_ties`, but are not among the
+    returned rows. Without it they close their columns, which the last value says.
     """
     complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
     none = {name: values[:0] for name, values in sample.expected.items()}
@@ -40,7 +40,7 @@ def nan_columns(
     closed_by_ties = False
 
     def matched(rows: np.ndarray) -> tuple[Answers, np.ndarray] | None:
-        """Return the estimator's answers and which rows are answered alike, if all are that count."""
+        """Return the estimator's answers and the mask of rows answered alike; None unless all rows that count are."""
         nonlocal closed_by_ties
         expected = oracle.finite_answers(rows)
         if expected is None:
@@ -94,7 +94,7 @@ def nan_columns(
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:
-    """Return the columns that `takes` says yes to, asking about halves of what it says no to."""
+    """Return the columns that `takes` accepts, halving each set that it does not accept."""
     allowed: list[np.ndarray] = []
     waiting = [columns]
     for _ in range(QUESTIONS):

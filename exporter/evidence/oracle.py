@@ -22,9 +22,9 @@ Answers = dict[str, np.ndarray]
 class Oracle(Tables):
     """A fitted estimator, asked for some outputs.
 
-    `quantiles` are the models that answer the outputs `lower` and `upper`, where these are not the estimator's own, and
-    `ends` the `repr` of each.
-    With an `interval` its ends are those outputs, made of the others.
+    `quantiles` are the models that answer the outputs `lower` and `upper` if these are not the estimator's own, and
+    `ends` is the `repr` of each.
+    With an `interval` its ends are these two outputs, computed from the others.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Oracle(Tables):
         return other
 
     def of_table(self, table: Any) -> Answers:
-        """Return the answers to a table that `table` returned."""
+        """Return the answers to a table, as the method `table` returns it."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             found = ask(self.estimator, table, self._asked)
@@ -58,7 +58,7 @@ class Oracle(Tables):
         return own if self._interval is None else self._interval.added(own)
 
     def answers_column(self, X: np.ndarray) -> bool:
-        """Return whether `predict` answers one target as `[rows, 1]`; two rows of the plan's matrix `X` are asked."""
+        """Return whether `predict` answers one target as `[rows, 1]`, tested on two rows of the plan's matrix `X`."""
         X = X[:2]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -70,7 +70,7 @@ class Oracle(Tables):
         return self.of_table(self.asked(X))
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
-        """Return the answers to rows of the plan's matrix, or None where it raises or one of them is not finite."""
+        """Return the answers to rows of the plan's matrix, or None if the estimator raises or one is not finite."""
         try:
             found = self.of_matrix(X)
         except Exception:  # an estimator refuses rows in many ways

@@ -1,4 +1,4 @@
-"""The output `out_of_range`: in how many of its columns a row is unlike the rows of an entry's profile."""
+"""The output `out_of_range`: the number of columns in which a row is unlike the rows of an entry's profile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_count(plan: Plan, profile: RowProfile | None, inputs: Inputs) -> Plan:
     """Return the plan with the output `[rows, 1]`; the others keep their bits.
 
     It counts the columns in which a row has a number below the profile's smallest or above its largest, an unknown
-    category, or NaN where the profile has none.
+    category, or NaN although the profile has none there.
 
     Raises:
         ExportError: there is no profile, or another output has this name.
@@ -33,7 +33,7 @@ def add_count(plan: Plan, profile: RowProfile | None, inputs: Inputs) -> Plan:
     if OUTPUT in plan.outputs:
         raise ExportError(f"Cannot add the output '{OUTPUT}': the model has one of this name.")
     low, high = np.nan_to_num(profile.low, nan=-np.inf), np.nan_to_num(profile.high, nan=np.inf)
-    low[inputs.coded] = 0  # UNKNOWN is less
+    low[inputs.coded] = 0  # UNKNOWN is below 0
     missing = profile.nan_share == 0
     known = dict(sorted(profile.known.items()))
     missing[list(known)] = False  # the lookup counts it

@@ -1,4 +1,4 @@
-"""The quantiles of the target that a fitted model answers, and the models of quantiles that a user gives beside it."""
+"""The quantiles of the target that a fitted model answers, and the models of quantiles that a user gives with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_quantiles(estimator: Any, quantiles: Any | None, calibrate: Any | None
     """Return the fitted models of a lower and of an upper quantile, or nothing for None.
 
     Raises:
-        ExportError: they are no pair, no rows go with them, or they read other columns than the estimator.
+        ExportError: they are not a pair, there are no calibration rows, or they read other columns than the estimator.
     """
     if quantiles is None:
         return ()
@@ -41,9 +41,9 @@ def check_quantiles(estimator: Any, quantiles: Any | None, calibrate: Any | None
 
 
 def columns_of_level(estimator: Any, width: int, level: float) -> tuple[tuple[int, int], tuple[float, float]] | None:
-    """Return which two columns of `y` are the ends for a level, and their quantiles; None where `y` is no quantiles.
+    """Return the two columns of `y` that are the ends for a level, and their quantiles; None if `y` has no quantiles.
 
-    They are those nearest to the quantiles (1 − level) / 2 and (1 + level) / 2; `width` is that of `y`.
+    They are the columns nearest to the quantiles (1 − level) / 2 and (1 + level) / 2; `width` is the width of `y`.
 
     Raises:
         ExportError: they do not lie on either side of 0.5.
@@ -65,7 +65,7 @@ def columns_of_level(estimator: Any, width: int, level: float) -> tuple[tuple[in
 
 
 def quantile_levels(estimator: Any) -> tuple[float, ...]:
-    """Return the quantiles of a booster's answer, also at the end of a Pipeline or in a search; nothing for others."""
+    """Return the quantiles of a booster's answer, also in a Pipeline or a search; empty for other estimators."""
     if hasattr(estimator, "steps"):
         return quantile_levels(estimator.steps[-1][1])
     if hasattr(estimator, "best_estimator_"):

@@ -1,4 +1,4 @@
-"""Makes the profile that served rows are compared with: of the rows that an export is given."""
+"""Makes the profile of an export's rows, with which served rows are compared."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from triton_regressors.kernels.format.row_profile import RowProfile
 CALLED = "The profile"
 
 ANSWERED_ROWS = 2**16
-"""The most rows of a profile that are answered, evenly spaced: enough for shares, whatever the model costs."""
+"""The most rows of a profile that are answered, evenly spaced: enough for shares, and bounded for slow models."""
 
 
 def find_profile(
     lowered: Lowered, oracle: Oracle, inputs: Inputs, sample: Sample, runner: Runner, given: Any | None
 ) -> RowProfile | None:
-    """Return the profile of the given rows, or of the sample, or None where nobody gave either.
+    """Return the profile of the given rows, or of the sample, or None if the user gave neither.
 
     Args:
-        lowered: the model, which says what numbers columns of categories take.
-        oracle: reads the given rows.
-        inputs: the entry's, with the types of numbers that it serves.
+        lowered: the model, which knows the numbers that columns of categories take.
+        oracle: the estimator's oracle, which reads the given rows.
+        inputs: the entry's inputs, with the types of numbers that it serves.
         sample: the rows that the plan is verified on.
         runner: the plan, whose answers to given rows are part of their profile.
         given: rows as `predict` takes them.

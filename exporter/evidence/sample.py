@@ -22,7 +22,7 @@ DRAWN_ROWS = 1024
 class _Answered:
     """Rows `X` of the plan's matrix, `[rows, n_features]`, and the estimator's own answers to them as they were given.
 
-    `expected` are float64 `[rows, width]` for each output; `drawn` says that nobody gave these rows.
+    `expected` are float64 `[rows, width]` for each output; `drawn` says that the rows were drawn, not given.
     """
 
     X: np.ndarray
@@ -51,7 +51,7 @@ class GivenRows(_Answered):
 class Sample(_Answered):
     """Rows as an entry gets them, `X` in the dtype of its plan.
 
-    `rounded` are the answers to `X`, which are the `expected` ones where nothing was rounded.
+    `rounded` are the answers to `X`; for rows that were not rounded they equal `expected`.
     """
 
     rounded: Answers
@@ -96,9 +96,9 @@ def _columns_with_none(table: Any) -> list[Any]:
 
 
 def as_sent(rows: GivenRows, inputs: Inputs, oracle: Oracle) -> Sample:
-    """Return rows as a client sends them to these inputs, without those that it refuses to send.
+    """Return rows as a client sends them to these inputs, without the rows that it refuses to send.
 
-    A client does not round a category, and no number beyond the input's type.
+    A client refuses to round a category, or a number beyond the range of the input's type.
 
     Raises:
         ExportError: no row is left.
@@ -121,7 +121,7 @@ def as_sent(rows: GivenRows, inputs: Inputs, oracle: Oracle) -> Sample:
 
 
 def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return where two arrays differ, NaN being NaN."""
+    """Return the mask of the places at which two arrays differ; NaN equals NaN."""
     found: np.ndarray = (a != b) & ~(np.isnan(a) & np.isnan(b))
     return found
 

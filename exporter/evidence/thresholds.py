@@ -1,8 +1,9 @@
 """Rows on thresholds: the estimator's own answer to them depends on the last bits of a number.
 
-scikit-learn's HistGradientBoosting takes values of the training rows as thresholds. Behind a sum, such as a principal
-component, a training row meets its threshold only as that sum was rounded in training, and the rounding of a sum
-depends on the processor and on the rows beside it. There the estimator itself gives one answer or the other.
+scikit-learn's HistGradientBoosting takes values of the training rows as thresholds. If the compared number is a sum,
+such as a principal component, a training row equals its threshold only if the sum is rounded as in training. But the
+rounding of a sum depends on the processor and on the other rows of the batch, so the estimator itself gives either
+answer.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs
 
 LAST_BITS = (1, 2, 4, 8, 16)
-"""The distances, in float64 numbers, at which an answer is asked for."""
+"""The distances from a number, in its last bits, at which the estimator is asked."""
 
 TOGETHER = 256
-"""The number of times that all columns are moved at once, for rows that lie on several thresholds."""
+"""The number of random moves of all columns at once, for rows that lie on several thresholds."""
 
 MOST_ROWS = 4096
-"""The most rows that are looked at; of more, none is said to lie on a threshold."""
+"""The most rows that are checked; if there are more, none counts as lying on a threshold."""
 
 MOST_COLUMNS = 256
 """The most columns that are moved one at a time."""
@@ -35,9 +36,9 @@ NUMBERS_AT_ONCE = 2**22
 
 @dataclass(frozen=True)
 class OnThresholds:
-    """Rows of a sample that lie on thresholds and have another answer than the estimator's.
+    """The rows of a sample that lie on thresholds and that the entry answers differently than the estimator.
 
-    `rows` of `of` rows; their answers differ by up to `max_error` standard deviations.
+    They are `rows` of `of` rows; their answers differ by up to `max_error` standard deviations.
     """
 
     rows: int
@@ -54,7 +55,7 @@ class OnThresholds:
 
 
 def beside(number: float) -> np.ndarray:
-    """Return the float64 numbers within some last bits of a number."""
+    """Return float64 numbers a few last bits below and above a number."""
     found: np.ndarray = number + np.array([sign * steps for steps in LAST_BITS for sign in (-1, 1)]) * np.spacing(
         number
     )
@@ -70,7 +71,7 @@ def search_thresholds(
     tolerance: float,
     tied: np.ndarray,
 ) -> tuple[np.ndarray, OnThresholds | None]:
-    """Return which rows of a sample lie on thresholds and are answered beyond the tolerance, bool `[rows]`.
+    """Return the rows of a sample on thresholds whose answers exceed the tolerance, bool `[rows]`, and a summary.
 
     `rounded` says whether answers are compared with those to the rounded rows; `tied` rows are left out.
     """
@@ -94,11 +95,11 @@ def on_thresholds(
 
     Args:
         oracle: the estimator.
-        inputs: of the entry; the columns of numbers are moved.
-        X: rows that are answered otherwise, float64 `[rows, n_features]`.
+        inputs: the entry's inputs, whose columns of numbers are moved.
+        X: the rows whose answers differ, float64 `[rows, n_features]`.
         found: the entry's answers to them.
         units: the standard deviation of each output's targets.
-        tolerance: in these units.
+        tolerance: the largest difference, in these units.
     """
     agrees = np.zeros(len(X), dtype=bool)
     if len(X) > MOST_ROWS:
@@ -110,7 +111,7 @@ def on_thresholds(
             wanted = {name: values[rows] for name, values in found.items()}
             agrees[rows[errors(wanted, answers, units) <= tolerance]] = True
 
-    ask(X, np.arange(len(X)))  # among other rows than before
+    ask(X, np.arange(len(X)))  # unmoved, but in another batch than before
     columns = [column for column in inputs.numeric if column not in inputs.categorical][:MOST_COLUMNS]
     for column in columns:
         left = np.flatnonzero(~agrees & np.isfinite(X[:, column]))

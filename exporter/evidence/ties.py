@@ -1,10 +1,10 @@
-"""Neighbours at equal distance: the rows where scikit-learn and an entry may take different points.
+"""Neighbours at equal distance: rows for which scikit-learn and an entry may take different points.
 
-If several training points share the k-th smallest distance, the k nearest points are not one set. scikit-learn takes
-what its search leaves. A tree's choice follows from the row, and an entry that holds the tree repeats it
-(`exporter/estimators/search_tree.py`). Brute force depends on how a batch was shared among threads and on the BLAS
-library, `KNNImputer` on the processor's `argpartition`; there an entry takes the points with the smallest indices. Both
-answers are right.
+If several training points share the k-th smallest distance, the set of the k nearest points is not unique, and
+scikit-learn's choice depends on its search. A tree's choice follows from the row, and an entry that holds the tree
+repeats it (`exporter/estimators/search_tree.py`). The choice of brute force depends on the split of a batch among
+threads and on the BLAS library, and that of `KNNImputer` on the processor's `argpartition`; in these cases an entry
+takes the points with the smallest indices. Both answers are right.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ TIES = ("refuse", "accept")
 LEFT_OUT = "; these rows are no part of the parity"
 
 ROUNDING = 2.0**-44
-"""Distances that differ by less than this share of the largest terms of their sums are equal to scikit-learn's sums.
+"""Distances count as equal in scikit-learn if they differ by less than this share of the largest terms of their sums.
 
-Its brute force adds up |x|² − 2 x · s + |s|² in float64, whose last place is 2⁻⁵²."""
+Its brute force sums |x|² − 2 x · s + |s|² in float64, whose last place is 2⁻⁵²."""
 
 ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
 class Ties:
-    """Rows of a sample that have neighbours at equal distance and another answer than the estimator's.
+    """The rows of a sample that have neighbours at equal distance and that the entry answers differently.
 
-    `rows` of `of` rows; their answers differ by up to `max_error` standard deviations.
+    They are `rows` of `of` rows; their answers differ by up to `max_error` standard deviations.
     """
 
     rows: int
@@ -62,9 +62,10 @@ class Ties:
 
 
 def ties_in_words(ties: Ties | None, *, accepted: bool, closed: bool, some: bool) -> str | None:
-    """Return what neighbours at equal distance do, in one sentence or two without the last full stop, or None.
+    """Return the effect of neighbours at equal distance, in one or two sentences without the last full stop, or None.
 
-    `closed` says that NaN is refused in requests because of them, but for `some` columns in which the sample holds it.
+    `closed` says that requests with NaN are refused because of them; with `some`, only outside the sample's columns
+    with NaN.
     """
     if ties is not None:
         return f"Ties: {ties}{LEFT_OUT if accepted else ''}"
@@ -83,7 +84,7 @@ def ties_in_words(ties: Ties | None, *, accepted: bool, closed: bool, some: bool
 
 
 def search_ties(runner: Runner, sample: Sample, rounded: bool, tolerance: float) -> tuple[np.ndarray, Ties | None]:
-    """Return which rows of a sample are tied and answered beyond the tolerance, bool `[rows]`, and what is said of it.
+    """Return the tied rows of a sample whose answers exceed the tolerance, bool `[rows]`, and a summary.
 
     `rounded` says whether answers are compared with those to the rounded rows.
     """
@@ -103,7 +104,7 @@ def without(sample: Sample, rows: np.ndarray) -> Sample:
     """Return a sample without some rows, bool `[rows]`.
 
     Raises:
-        ExportError: none are left, so that nothing could be verified.
+        ExportError: no row is left, so that nothing could be verified.
     """
     if rows.all():
         raise ExportError(
@@ -119,8 +120,8 @@ def without(sample: Sample, rows: np.ndarray) -> Sample:
 def errors(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], units: dict[str, np.ndarray]) -> np.ndarray:
     """Return each row's largest difference between answers, float64 `[rows]`, as parity is judged.
 
-    It is in standard deviations, of all outputs, after one unit in the answer's last float32 place is taken off;
-    infinity where an answer is no number.
+    The difference is the largest over all outputs, in standard deviations, less one unit in the answer's last float32
+    place; it is infinite if an answer is NaN.
     """
     largest = np.zeros(len(next(iter(expected.values()))))
     for name, wanted in expected.items():
@@ -132,7 +133,7 @@ def errors(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], units:
 
 @torch.inference_mode()
 def tied_rows(plan: Plan, X: np.ndarray) -> np.ndarray:
-    """Return whether each row has equally near points of which a search of the plan takes some, bool `[rows]`.
+    """Return the rows for which a search of the plan has to choose among equally near points, bool `[rows]`.
 
     Args:
         plan: any plan.
@@ -179,7 +180,7 @@ def _tied(step: Step, x: torch.Tensor) -> torch.Tensor:
 
 
 def _tied_donors(x: torch.Tensor, columns: torch.Tensor, k: int, imputed: np.ndarray) -> torch.Tensor:
-    """Return in which rows a missing feature has equally near donors, bool `[rows]`.
+    """Return the rows in which a missing feature has equally near donors, bool `[rows]`.
 
     `columns` are the points, `[features, points]`.
     """
@@ -190,7 +191,7 @@ def _tied_donors(x: torch.Tensor, columns: torch.Tensor, k: int, imputed: np.nda
         near = distance[:, ~columns[feature].isnan()]
         if near.shape[1] > k:
             near = near.topk(k + 1, dim=1, largest=False).values.sort(1).values
-            # nan_euclidean scales a sum over the features that both have by the share of these.
+            # nan_euclidean divides a sum over the features that both rows have by the share of these features.
             close = near[:, k] - near[:, k - 1] <= ROUNDING * len(columns) * squares
             tied |= x[:, feature].isnan() & close & near[:, k].isfinite()
     return tied

@@ -19,13 +19,13 @@ from triton_regressors.kernels.format.parity import Parity, measure, ulps, units
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The result of a measurement: by which engine, on how many rows, and the parity of each output.
+    """The result of a measurement: its engine, its number of rows, and the parity of each output.
 
     `outputs` are measured against the estimator's answers to the rows as they were given, `rounded` against those to
-    the rows as the input's types hold them; the same where nothing was rounded. `types` are those of the input tensors,
-    `why` is what chose them, and `forced` whether the user did. `ties` says what neighbours at equal distance do,
-    `cause` where answers differ beyond the tolerance and what makes the difference, as far as that was found, and
-    `float32` what there is to say of a sample with float32 columns.
+    the rows as the input's types hold them; the two are equal if nothing was rounded. `types` are the types of the
+    input tensors, `why` is the reason for them, and `forced` says whether the user chose them. `ties` describes the
+    effect of neighbours at equal distance. `cause` says which answers differ beyond the tolerance and, if it was found,
+    what causes the difference. `float32` holds the findings on a sample with float32 columns.
     """
 
     engine: str
@@ -44,7 +44,7 @@ class Report:
 
     @property
     def judged(self) -> Mapping[str, Parity]:
-        """The parity that decides: that of the rounded rows where the user chose the type."""
+        """The parity that decides: that of the rounded rows if the user chose the type, otherwise of the given rows."""
         return self.rounded if self.forced else self.outputs
 
     @property
@@ -73,7 +73,7 @@ class Report:
 
 
 def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float) -> Report:
-    """Measure a plan's answers to the sample, as its runner computes them; the tolerance is noted, and not applied."""
+    """Measure a plan's answers to the sample, as its runner computes them; the tolerance is recorded, not applied."""
     outputs = tuple(runner.plan.outputs)
     found = runner.predict(sample.X, outputs)
     given, rounded = (
@@ -88,13 +88,13 @@ def verify(runner: Runner, sample: Sample, choice: InputChoice, tolerance: float
 def compare_types(
     single: Oracle, sample: Any, tolerance: float, sums: tuple[str, ...], *, answered: bool
 ) -> Float32Rows:
-    """Return how far the estimator's own answers to float32 rows lie from those to the same rows as float64.
+    """Return the differences between the estimator's own answers to float32 rows and to the same rows as float64.
 
     Args:
         single: the estimator, asked in the types of the sample.
         sample: rows with float32 columns, as `predict` takes them.
-        tolerance: which differences count, in standard deviations of the answers, beside one float32 unit in the last
-            place.
+        tolerance: the difference above which an answer counts as moved, in standard deviations of the answers, on top
+            of one float32 unit in the last place.
         sums: the transformers that sum in float32 before a decision.
         answered: whether the entry answers as the estimator does in the types of the sample.
     """

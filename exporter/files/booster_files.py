@@ -23,7 +23,8 @@ def read_model_file(path: Path, missing: float | None = None) -> Any:
         missing: the number that stands for a missing value, NaN included, which XGBoost's files alone do not hold.
 
     Raises:
-        ExportError: the file is of none of these libraries, or `missing` is lacking, or given where the file holds it.
+        ExportError: none of these libraries wrote the file, or `missing` is lacking, or given although the file holds
+            it.
         MissingExtra: the library that wrote the file is not installed.
     """
     library = _library(path)

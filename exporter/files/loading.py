@@ -1,10 +1,10 @@
 """Reads fitted estimators from files.
 
 A `.skops` file is read safely in this sense: it may hold only types that are known to run no code of the file's, it may
-unpack only to so many bytes, and the numbers that compiled code would trust are checked before any such code sees them
-(`soundness.py`). What is damaged or crafted ends in an `ExportError`. Not covered: types that the caller trusts by
-name, pickles, and an estimator whose numbers fit together and are simply not those that were trained; nor is there a
-limit on the time that a model of an honest form and an absurd size takes.
+unpack only to a limited number of bytes, and the numbers that compiled code would trust are checked before any such
+code sees them (`soundness.py`). A damaged or crafted file ends in an `ExportError`. Not covered are types that the
+caller trusts by name, pickles, and an estimator whose numbers fit together but are not those that were trained. There
+is no limit on the time that a well-formed model of absurd size takes.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ PARTS_OF_ESTIMATORS = (
 )
 """Parts of scikit-learn's estimators, and boosters, that skops does not trust by itself.
 
-None of them runs code from a file, and a partial can only be one of a function that is trusted too. Some are read by
-compiled code that trusts what they hold: `soundness.py` checks these, and `boosters/states.py` the boosters.
+None of them runs code from a file, and a `functools.partial` can only hold a function that is trusted too. Compiled
+code reads some of them and trusts their contents: `soundness.py` checks these, and `boosters/skops_states.py` the
+boosters.
 """
 
 
@@ -130,7 +131,7 @@ def load_estimator(
 ) -> Any:
     """Return the estimator in a file of skops, of a boosting library, or with `trust_pickle` in a pickle.
 
-    skops rebuilds an object from types that it trusts. Unpickling runs whatever code the file holds, which is why it is
+    skops rebuilds an object from types that it trusts. Unpickling runs any code that the file holds, so a pickle is
     refused unless the caller trusts the file. XGBoost, LightGBM and CatBoost read their own files, which hold no code.
 
     Args:
@@ -138,14 +139,14 @@ def load_estimator(
         trust_pickle: whether a pickle may be loaded.
         trusted_types: further types that skops may load, by their full names.
         largest_mb: how many megabytes a `.skops` file may unpack to.
-        missing: the number that stands for a missing value in the model of a file of XGBoost's, which does not hold it.
+        missing: the number that stands for a missing value; only XGBoost's own files need it, as they do not hold it.
 
     Raises:
         ExportError: the file cannot be read, is damaged, or is not trusted.
         MissingExtra: the boosting library that wrote the file is not installed.
     """
     path = Path(path)
-    if not os.path.exists(path):  # which is False, and no error, for a name that is too long
+    if not os.path.exists(path):  # False, rather than an error, for a name that is too long
         raise ExportError(f"There is no file {path}.")
     if path.is_dir():
         raise ExportError(f"{path} is a directory; a fitted estimator is a file.")
@@ -184,9 +185,9 @@ def load_estimator(
 
 
 def _load_skops(path: Path, types: set[str]) -> Any:
-    """Return what a `.skops` file holds, whose own `types`, beyond those that skops trusts, are trusted.
+    """Return the contents of a `.skops` file; its `types`, beyond those that skops trusts, are trusted.
 
-    A class that the caller trusts may be one that was derived from a booster's.
+    A class that the caller trusts may be derived from a booster's class.
     """
     libraries = {name.partition(".")[0] for name in types} & set(EXTRAS["boosters"])
     if libraries:
@@ -198,9 +199,9 @@ def _load_skops(path: Path, types: set[str]) -> Any:
 
 
 def _unpacked_bytes(path: Path, enough: int) -> int:
-    """Return how many bytes a `.skops` file unpacks to: its parts as often as they are read, and archives in them.
+    """Return how many bytes a `.skops` file unpacks to: each part as often as it is read, and archives within parts.
 
-    What is more than `enough` is not counted to its end, nor unpacked.
+    Counting, and unpacking, stops once the total exceeds `enough`.
     """
     with zipfile.ZipFile(path) as archive:
         parts = {part.filename: part for part in archive.infolist()}
@@ -238,7 +239,7 @@ def _read(path: Path, read: Any) -> Any:
 
 
 def _why_not(error: Exception) -> str:
-    """Return why a file could not be read, and what to do where a class of the user's is not found."""
+    """Return why a file could not be read, and the remedy if one of the user's classes is not found."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return (
             f"it holds a class of the module {error.name}, which is not installed. If that is a module of yours, say "

@@ -1,4 +1,4 @@
-"""Builds a plan while estimators are lowered into it."""
+"""The builder of a plan, into which estimators are lowered."""
 
 from __future__ import annotations
 
@@ -49,17 +49,18 @@ HANDS_ON = (
     TransformedTargetRegressor,
     VotingRegressor,
 )
-"""Estimators that look at no column themselves, and give each part of theirs the columns that it takes."""
+"""Estimators that read no column themselves and give each of their parts the columns that it takes."""
 
 
 @dataclass(frozen=True)
 class Value:
     """A value of the plan being built: a matrix `[rows, width]`.
 
-    `features` are the features of the model's input that its columns are, −1 for a column that a step computed; they
-    are empty where steps computed all of them.
-    `sparse` says that scikit-learn hands it on as a sparse matrix.
-    `rows` are the first rows of a sample with float32 columns as scikit-learn hands them on here, None elsewhere.
+    `features` gives for each column the feature of the model's input that it is, −1 for a column that a step computed;
+    it is empty if steps computed all columns.
+    `sparse` says that scikit-learn hands the value on as a sparse matrix.
+    `rows` are the first rows of a sample with float32 columns as scikit-learn hands them on at this point. Other
+    samples leave it None.
     """
 
     name: str
@@ -74,19 +75,19 @@ class Value:
         return computes_in_float32(self.rows)
 
     def holding(self, x: Value, columns: ArrayLike) -> Value:
-        """Return the value, which has, in another way, these columns of `x`."""
+        """Return this value, marked as holding these columns of `x`."""
         chosen = np.asarray(columns).tolist()
         return dataclasses.replace(self, features=tuple(x.features[column] for column in chosen) if x.features else ())
 
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A transformer's function of the columns of `input`, with the last bits that the estimator's own has.
+    """A transformer's function of the columns of `input`, exact to the last bits of the estimator's own.
 
-    `compute` maps a matrix `[n, input.width]` of the type that scikit-learn computes in to `[n, width]`; each column is
-    made of the column `inputs`, `[width]`, of the input. It rises or falls throughout, or up to the number `turns`,
-    `[width]`, and then the other way; it is None where it does not. NaN becomes zero with `nan_is_zero`, and else NaN.
-    `subject` names the transformer.
+    `compute` maps a matrix `[n, input.width]` of the type that scikit-learn computes in to `[n, width]`. Each output
+    column is a function of one input column, which `inputs`, `[width]`, names. This function is monotonic throughout,
+    or up to the number `turns`, `[width]`, and then in the other direction; `compute` is None for all other functions.
+    NaN becomes zero with `nan_is_zero`, otherwise NaN. `subject` names the transformer.
     """
 
     input: Value
@@ -103,20 +104,20 @@ class Function:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type that scikit-learn computes it in."""
+        """The type in which scikit-learn computes it."""
         return np.dtype(np.float32 if self.single else np.float64)
 
 
 class Builder:
     """Collects steps. Lowerings call its methods; each returns the new value.
 
-    `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it. `misfit` is
-    what is raised where `n_features` is a guess that does not fit.
+    `profile` is the record of the input, which lowerings fill; the builder itself does not read it. `misfit` is the
+    error to raise if `n_features` is a guess that does not fit.
 
-    `rows` are the first rows of a sample with float32 columns; the plan then rounds to float32 where scikit-learn does,
-    before decisions or `round_everywhere`. `sums` are, once there is a plan, the transformers that sum in float32
-    before a decision. `functions` are, by the value that stands for it, what a transformer computes with last bits of
-    its own.
+    `rows` are the first rows of a sample with float32 columns. The plan then rounds to float32 as scikit-learn does,
+    before decisions or `round_everywhere`. `sums` lists the transformers that sum in float32 before a decision; it is
+    known once the plan is made. `functions` maps a value to the transformer's function that it approximates, if only
+    the transformer itself computes that function to the last bit.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Builder:
         self._path: list[str] = []
 
     def plan(self, outputs: Mapping[str, Value]) -> Plan:
-        """Return the plan that ends in these outputs, NaN where a guard is."""
+        """Return the plan that ends in these outputs, which are NaN in the rows where a guard is NaN."""
         if any(step.operation.hides_nan() for step in self._steps):
             for guard in self._guards:
                 outputs = {name: self.add(Combine("sum"), value, guard) for name, value in outputs.items()}
@@ -156,7 +157,7 @@ class Builder:
         return Plan(self.input.width, plan.steps_for(tuple(outputs)), plan.outputs)
 
     def apart(self, width: int) -> Builder:
-        """Return a builder of its own for a part of the model that reads `width` columns, with this one's place."""
+        """Return a separate builder for a part of the model that reads `width` columns, at the same place as this."""
         builder = Builder(width)
         builder._path = list(self._path)
         return builder
@@ -164,7 +165,7 @@ class Builder:
     # Estimators
 
     def lower(self, estimator: Any, x: Value) -> Value:
-        """Return what a fitted estimator predicts, or a fitted transformer's output, for `x`."""
+        """Return a fitted estimator's prediction, or a fitted transformer's output, for `x`."""
         return self.lower_outputs(estimator, x)["y"]
 
     def lower_outputs(self, estimator: Any, x: Value) -> dict[str, Value]:
@@ -172,7 +173,7 @@ class Builder:
         return self._lowered(registry.find_lowering(estimator, self.subject(estimator)), estimator, x)
 
     def lower_transform(self, transformer: Any, x: Value) -> Value:
-        """Return a fitted transformer's output for `x`, also where the transformer predicts something else."""
+        """Return a fitted transformer's output for `x`, even if its `predict` gives something else."""
         z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
         rows = transformed(transformer, x.rows)
         z = dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse), rows=rows)
@@ -188,7 +189,7 @@ class Builder:
             self.profile.note_read(x.features)
         try:
             result = lowering(estimator, x, self)
-        except Exception as error:  # whatever fitted attributes that do not fit together make of it
+        except Exception as error:  # fitted attributes that do not fit together can raise almost anything
             if isinstance(error, ExportError):
                 raise
             raise self.refuse(estimator, f"its fitted attributes do not fit together ({one_line(error)})") from error
@@ -215,7 +216,7 @@ class Builder:
         return self._path[-1] if self._path else ""
 
     def subject(self, estimator: Any) -> str:
-        """Return how an error names the estimator: its class, and where it stands in the model."""
+        """Return the name of the estimator in errors: its class, and its step in the model."""
         name = type(estimator).__name__
         return f"{name} (step '{'.'.join(self._path)}')" if self._path else name
 
@@ -224,13 +225,13 @@ class Builder:
         return ExportError(f"Cannot export {self.subject(estimator)}: {reason}.")
 
     def guard(self, value: Value) -> None:
-        """Make every output NaN where `value`, one column of zeros, is NaN, even if nothing of it goes through."""
+        """Make every output NaN in the rows where `value`, one column of zeros, is NaN, even if no step reads it."""
         self._guards.append(value)
 
     # Operations
 
     def add(self, operation: Operation, *inputs: Value) -> Value:
-        """Append a step and return the value it makes."""
+        """Append a step and return its value."""
         width = operation.checked_width(*(value.width for value in inputs))
         value = Value(f"v{len(self._steps)}", width)
         self._steps.append(Step(operation, tuple(v.name for v in inputs), value.name))
@@ -254,7 +255,7 @@ class Builder:
         Args:
             x: the value.
             subject: the transformer that rounds it.
-            columns: which columns are float32, `[width]` bool.
+            columns: the mask of the float32 columns, `[width]` bool.
         """
         if not columns.any():
             return x
@@ -273,9 +274,9 @@ class Builder:
         turns: ArrayLike | None = None,
         nan_is_zero: bool = False,
     ) -> Value:
-        """Return `z`, the value that stands for what a transformer computes of `x`, with other last bits.
+        """Return `z`, the plan's value for a transformer's function of `x`, and record the function itself.
 
-        The arguments are those of `Function`.
+        The two may differ in the last bits. The arguments are those of `Function`.
         """
         self.functions[z.name] = Function(
             x,
@@ -288,21 +289,21 @@ class Builder:
         return z
 
     def stored(self, z: Value, x: Value, transformer: Any) -> Value:
-        """Return a value that a transformer puts into an array of the dtype of `x`, which is as wide."""
+        """Return `z` as a transformer stores it: in an array of the dtype and the width of `x`."""
         z = dataclasses.replace(z, rows=x.rows)
         return self.rounded(z, self.subject(transformer), np.full(z.width, x.single))
 
     def scale(self, x: Value, shift: ArrayLike, factor: ArrayLike) -> Value:
-        """Return `(x − shift) · factor`; numbers stand for every column."""
+        """Return `(x − shift) · factor`; a single number applies to every column."""
         return self.add(Scale(_vector(shift, x.width), _vector(factor, x.width)), x)
 
     def divide(self, x: Value, shift: ArrayLike, divisor: ArrayLike) -> Value:
-        """Return `(x − shift) / divisor`, rounded as numpy rounds it in place; numbers stand for every column."""
+        """Return `(x − shift) / divisor`, rounded as numpy does in place; a single number applies to every column."""
         below = _vector(divisor, x.width)
         return self.add(Scale(_vector(shift, x.width), 1.0 / below, "divisor", below, x.single), x)
 
     def multiply(self, x: Value, factor: ArrayLike, offset: ArrayLike) -> Value:
-        """Return `x · factor + offset`, rounded as numpy rounds it in place; numbers stand for every column."""
+        """Return `x · factor + offset`, rounded as numpy does in place; a single number applies to every column."""
         by, added = _vector(factor, x.width), _vector(offset, x.width)
         return self.add(Scale(-added / by, by, "offset", added, x.single), x)
 
@@ -313,7 +314,7 @@ class Builder:
         return dataclasses.replace(value, sparse=x.sparse, rows=columns_of(x.rows, chosen))
 
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
-        """Return `function(x)`, clipped to `[low, high]` where these are given."""
+        """Return `function(x)`, clipped to `[low, high]` if these are given."""
         return self.add(Elementwise(function, low, high), x)
 
     def polynomial(self, x: Value, indices: ArrayLike) -> Value:
@@ -353,11 +354,11 @@ class Builder:
                 reason += "class a __sklearn_is_fitted__"
             raise self.refuse(estimator, reason) from None
         except (AttributeError, TypeError):
-            pass  # no BaseEstimator, or made of what is none: scikit-learn cannot tell
+            pass  # the estimator or a part of it is not a BaseEstimator: scikit-learn cannot tell
 
 
 def _vector(numbers: ArrayLike, width: int) -> np.ndarray:
-    """Return `width` float64 numbers; one number stands for all of them."""
+    """Return `width` float64 numbers; a single number is repeated."""
     vector: np.ndarray = np.broadcast_to(_float64(numbers), (width,)).copy()
     return vector
 

@@ -1,4 +1,4 @@
-"""Names for a model's columns, where whoever exports it knows them and the estimator has none."""
+"""Names that a user gives to a model's columns if the estimator has none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def checked_columns(columns: Sequence[str], estimator: Any) -> tuple[str, ...]:
     """Return names for an estimator's columns, in its order.
 
     Raises:
-        ExportError: they are not strings that differ, or not the names that the estimator was fitted on.
+        ExportError: the names are not distinct strings, or differ from those that the estimator was fitted on.
     """
     names = [] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
     if not names or not all(isinstance(name, str) for name in names):
@@ -31,9 +31,9 @@ def checked_columns(columns: Sequence[str], estimator: Any) -> tuple[str, ...]:
 
 
 def unlike(columns: Sequence[str], names: Sequence[str] | None) -> str | None:
-    """Return the first difference between names and those that an estimator has, or None.
+    """Return the first difference between the given names and an estimator's, or None.
 
-    A space is as good as the underscore that LightGBM makes of it, and an estimator without names has no others.
+    A space equals the underscore with which LightGBM replaces it. An estimator without names differs from none.
     """
     if names is None:
         return None
@@ -44,7 +44,7 @@ def unlike(columns: Sequence[str], names: Sequence[str] | None) -> str | None:
 
 
 def check_count(columns: Sequence[str], n_features: int, estimator: Any) -> None:
-    """Raise `ExportError` unless there are as many names as the estimator takes columns."""
+    """Raise `ExportError` unless the number of names is the number of columns that the estimator takes."""
     if len(columns) != n_features:
         raise ExportError(
             f"columns has {len(columns)} name{'s' * (len(columns) != 1)}, and {type(estimator).__name__} takes "
@@ -53,12 +53,12 @@ def check_count(columns: Sequence[str], n_features: int, estimator: Any) -> None
 
 
 def in_order(sample: Any, calibrate: Any, profile: Any, columns: Sequence[str], estimator: Any) -> tuple[Any, Any, Any]:
-    """Return tables with the columns of these names, as the estimator was fitted on them.
+    """Return the tables with the columns of these names, in the order of the fit.
 
-    What has no names, and what is not there, is left as it is.
+    A table without column names, and None, are returned as they are.
 
     Raises:
-        ExportError: a column is missing, or there twice.
+        ExportError: a table lacks a column, or has it twice.
     """
     if isinstance(calibrate, tuple | list) and len(calibrate) == 2:
         calibrate = _in_order(calibrate[0], columns, estimator, "calibrate"), calibrate[1]
@@ -79,4 +79,4 @@ def _in_order(table: Any, columns: Sequence[str], estimator: Any, called: str) -
         return table.set_axis(names, axis=1)
     matrix = table.to_numpy()
     numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in table.dtypes)
-    return matrix.astype(np.float64) if numbers and matrix.dtype == object else matrix  # of booleans beside numbers
+    return matrix.astype(np.float64) if numbers and matrix.dtype == object else matrix  # booleans beside numbers

@@ -1,13 +1,13 @@
 """Tables in place of functions in front of thresholds.
 
-The last bits of a logarithm, a power or a spline are those of NumPy's or SciPy's own algorithm, and a threshold may be
-just such a number: HistGradientBoosting takes values of the training rows as thresholds. A tree or a bin decides by
-order alone, so nothing has to be computed. For each threshold behind a function there are numbers of the function's
-input from which on the decision is another. They are searched with the estimator's own function, and the function
-becomes a table that is constant between two of them.
+The last bits of a logarithm, a power or a spline come from NumPy's or SciPy's own algorithm, and a threshold may be
+exactly such a number: HistGradientBoosting takes values of the training rows as thresholds. A tree or a bin decides by
+order alone, so the function need not be computed. For each threshold behind a function there are inputs of the function
+at which the decision changes. A search with the estimator's own function finds them, and the function becomes a table
+that is constant between two of them.
 
-Rounding errors may let a rising function fall by its last bits. The search therefore asks for all numbers around the
-one that it finds, as far as the function lies within some last bits of the threshold.
+Rounding errors may let a rising function fall by its last bits. The search therefore also evaluates all numbers around
+the one that it finds, as long as the function lies within a few last bits of the threshold.
 
 Other steps may read the function too. Decisions then read the table, and the other steps the function.
 """
@@ -33,29 +33,29 @@ from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 SEARCHES = 65
-"""Halvings that find one of 2⁶⁴ numbers."""
+"""Bisection steps that single out one of 2⁶⁴ numbers."""
 
 AROUND = ((16, 1), (128, 1), (1024, 1), (8192, 1), (4096, 2**6), (4096, 2**16), (4096, 2**28))
-"""Numbers below and above a found one that are asked for, and the steps of the last bit between two of them.
+"""How far to evaluate around a found number: a count of numbers on each side, and their spacing in last bits.
 
-A search goes on to the next pair if the function comes near a threshold at the ends of this one."""
+The search goes on to the next pair if the function is still near a threshold at the ends of this one."""
 
 LAST_BITS = 8
-"""The units in a threshold's last place beyond which rounding errors are not expected to reach it."""
+"""Rounding errors are not expected to exceed this many units in a threshold's last place."""
 
 NUMBERS_AT_ONCE = 2**19
-"""The most numbers of a function's input that are asked for together, so that wide models take no more memory."""
+"""The most input numbers that a function is evaluated on at once, which bounds the memory for wide models."""
 
 INSIDE = (0.5, 1.0, 2.0, 0.0, -0.5, -1.0, -2.0, 100.0, -100.0)
-"""Numbers that are tried until a function takes one."""
+"""Numbers to try until one lies in a function's domain."""
 
 
 def tabulate(plan: Plan, functions: Mapping[str, Function]) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan with tables in front of decisions, and the float32 transformers that have none everywhere.
+    """Return the plan with tables in front of decisions, and the float32 transformers that tables do not fully replace.
 
     Args:
-        plan: a lowered plan; of a float32 sample one that rounds to float32 where scikit-learn does.
-        functions: the functions that steps stand for, by the value that a step makes.
+        plan: a lowered plan; for a float32 sample it rounds to float32 as scikit-learn does.
+        functions: the transformers' functions that steps approximate, by the step's value.
     """
     left = dict[str, None]()
     for value, function in functions.items():
@@ -73,9 +73,9 @@ def tabulate(plan: Plan, functions: Mapping[str, Function]) -> tuple[Plan, tuple
 class _Readers:
     """The steps that read a function's value: scaled and rounded copies of its columns, and the decisions on these.
 
-    A decision is a step of trees or bins. `decide` says that there are some for which last bits matter: with float32
-    rows those behind a step that rounds, which is there for decisions alone; with float64 rows those that compare what
-    nobody has rounded. `decisions_alone` says that no other step reads the value.
+    A decision is a step of trees or bins. `decide` says that last bits matter for some decision. With float32 rows this
+    holds for decisions behind a rounding step, since the plan rounds for decisions alone; with float64 rows it holds
+    for decisions that compare unrounded values. `decisions_alone` says that no other step reads the value.
     """
 
     def __init__(self, plan: Plan, value: str, single: bool) -> None:
@@ -105,9 +105,9 @@ class _Readers:
         self._single = single
 
     def thresholds(self, inputs: np.ndarray) -> Iterator[tuple[str, list[tuple[int, int, np.ndarray]]]]:
-        """Yield values that decisions read, with columns of theirs: column, the function's column, and thresholds.
+        """Yield each value that decisions read, with a list of (its column, the function's column, thresholds).
 
-        No two columns of one list are made of the same one of the function's `inputs`, `[columns]`.
+        No two columns of one list depend on the same one of the function's `inputs`, `[columns]`.
         """
         for step in self.decisions:
             asked, source = _asks(step.operation), self._source[step.inputs[0]]
@@ -123,7 +123,7 @@ class _Readers:
                 waiting = rest
 
     def compute(self, made: np.ndarray, wanted: str) -> np.ndarray:
-        """Return a value of the plan, where the function has made the numbers `[n, width]`."""
+        """Return the plan's value `wanted`, given `made`, the function's values `[n, width]`."""
         values = {self._value: torch.from_numpy(made.astype(np.float64))}
         for step in self._chain:
             inputs = [
@@ -148,7 +148,7 @@ class _Readers:
                 tables[step.output] = self._name(step.output)
                 steps.append(Step(table, (read,), tables[step.output]))
             elif step.output in chain and isinstance(step.operation, Float32) and inputs == (tables[self._value],):
-                tables[step.output] = tables[self._value]  # what the table of a float32 function holds is float32
+                tables[step.output] = tables[self._value]  # the table of a float32 function holds float32 numbers
             elif step.output in chain:
                 tables[step.output] = self._name(step.output)
                 steps.append(Step(step.operation, inputs, tables[step.output]))
@@ -163,7 +163,7 @@ class _Readers:
         return name
 
     def _followed(self, step: Step) -> np.ndarray | None:
-        """Return which of the function's columns a step's columns are made of, −1 for none; None if it mixes them."""
+        """Return the function's column behind each of a step's columns, −1 for none; None if the step mixes them."""
         operation: Operation = step.operation
         none = {name: np.full(self._widths[name], -1) for name in step.inputs}
         sources = [self._source.get(name, none[name]) for name in step.inputs]
@@ -185,7 +185,7 @@ def _rounds(operation: Operation) -> bool:
 
 
 def _asks(operation: Operation) -> dict[int, np.ndarray] | None:
-    """Return, for each column, the thresholds up to which an operation decides one way; None if it does more."""
+    """Return, for each column, an operation's inclusive thresholds; None if it does more than compare with them."""
     match operation:
         case TreeEnsemble() if not (operation.flags & CATEGORICAL > 0).any():
             feature, threshold = operation.feature, operation.threshold
@@ -193,14 +193,14 @@ def _asks(operation: Operation) -> dict[int, np.ndarray] | None:
             feature, threshold = operation.feature, operation.threshold
         case Piecewise() if not operation.coefficients[:, :, 1:].any():
             feature = np.repeat(operation.source, operation.knots.shape[1])
-            threshold = np.nextafter(operation.knots.ravel(), -np.inf)  # from a knot on it is the next constant
+            threshold = np.nextafter(operation.knots.ravel(), -np.inf)  # a knot itself belongs to the next constant
         case _:
             return None
     return {column: np.unique(threshold[feature == column]) for column in np.unique(feature[feature >= 0]).tolist()}
 
 
 def _table(function: Function, readers: _Readers) -> Operation | None:
-    """Return the function as constants between the numbers at which a decision changes, or None."""
+    """Return the function as a table, constant between the numbers at which a decision changes, or None."""
     domain = None if function.compute is None else _domain(function)
     if domain is None:
         return None
@@ -254,9 +254,9 @@ class _Search:
         self._limits = np.stack([np.resize(thresholds, rows) for _, _, thresholds in layer], axis=1)
 
     def changes(self, first: np.ndarray, last: np.ndarray) -> list[np.ndarray]:
-        """Return, for each column, the ranks at which a decision is another than at the rank before.
+        """Return, for each column, the ranks at which a decision differs from that at the rank before.
 
-        `first` and `last`, `[columns]`, are ranks between which the function rises or falls.
+        `first` and `last`, `[columns]`, are ranks between which the function is monotonic.
         """
         low, high = (np.repeat(ends[None], len(self._limits), axis=0) for ends in (first, last))
         at_low, at_high = self._below(low, self._limits), self._below(high, self._limits)
@@ -295,14 +295,14 @@ class _Search:
         return below
 
     def _numbers(self, ranks: np.ndarray) -> np.ndarray:
-        """Return what is compared where the function's inputs have these ranks, `[n, columns]`."""
+        """Return the numbers that decisions compare if the function's inputs have these ranks, `[n, columns]`."""
         whole = np.repeat(self._inside[None], len(ranks), axis=0)
         whole[:, self._function.inputs[self.places]] = ranks
         return self._readers.compute(_computed(self._function, whole), self._value)[:, self._columns]
 
 
 def _domain(function: Function) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the ranks of the first, the last and some number that each input of a function takes, or None."""
+    """Return the ranks of the first, the last and some number in the domain of each of a function's inputs, or None."""
     width = function.input.width
     tried = _rank(np.array(INSIDE), function)
     takes = np.stack([_takes(function, np.full(width, rank)) for rank in tried])
@@ -327,14 +327,14 @@ def _largest(function: Function) -> int:
 
 
 def _takes(function: Function, ranks: np.ndarray) -> np.ndarray:
-    """Return which inputs of a function have an answer at these ranks, `[width]`."""
+    """Return the mask of a function's inputs that have an answer at these ranks, `[width]`."""
     found = np.ones(len(ranks), dtype=bool)
     np.logical_and.at(found, function.inputs, ~np.isnan(_computed(function, ranks[None])[0]))
     return found
 
 
 def _computed(function: Function, ranks: np.ndarray) -> np.ndarray:
-    """Return the function of the numbers of these ranks."""
+    """Return the function's values at the numbers of these ranks."""
     assert function.compute is not None
     with np.errstate(all="ignore"):
         found: np.ndarray = np.asarray(function.compute(_number(ranks, function).astype(function.dtype)))

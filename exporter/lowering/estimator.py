@@ -1,4 +1,4 @@
-"""A fitted estimator as it presents itself: its `repr`, the columns it was fitted on, and its answers."""
+"""A fitted estimator's `repr`, the columns it was fitted on, and its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 
 
 def written(estimator: Any) -> str:
-    """Return the `repr` of an estimator without the addresses of functions, which are others each time."""
+    """Return the `repr` of an estimator without the addresses of functions, which differ each time."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(estimator))
 
 
@@ -25,7 +25,7 @@ def feature_names(estimator: Any) -> list[str] | None:
         return [str(name) for name in names]
     if hasattr(estimator, "feature_names_"):
         return fitted.column_names(estimator)
-    # An estimator that hands its rows on to CatBoost has no names of its own.
+    # An estimator that hands its rows on to CatBoost has no names itself.
     steps, members = getattr(estimator, "steps", ()), getattr(estimator, "estimators_", ())
     inner = [step for _, step in steps[:1]] + [getattr(estimator, name, None) for name in INNER_ESTIMATORS]
     inner += members[:1] if isinstance(members, list) else []

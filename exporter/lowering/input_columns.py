@@ -1,7 +1,7 @@
 """A fitted model's information about its input: the record that lowerings fill while they build a plan.
 
-A lowering names columns of the input by the features of the value that it reads, `x.features`, which has none where
-another step made it. The first statement about a feature holds.
+A lowering names columns of the input by the features of the value that it reads, `x.features`; a value that another
+step made has none. The first statement about a feature holds.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.text_columns import TextColumns
 
 Features = Sequence[int]
-"""The features of the model's input that the columns of a value are, `[width]`, −1 for none; or nothing."""
+"""The feature of the model's input that each column of a value is, `[width]`, −1 for none; or empty."""
 
 
 class Profile:
     """The location of the features of a model's input, the numbers that they take, and those that are strings.
 
-    `location` and `scale` are `[n_features]`, NaN where the model does not say; `choices` are the only numbers that a
-    feature takes, `integers` those features whose choices are whole numbers by their dtype, `booleans` those whose
-    choices are booleans, and `never_floats` those where the estimator takes these as integers alone. `categories` are
-    those of the features that the estimator takes as columns of pandas' categories. `text` are the features that are
-    strings; `missing_strings` stand for a missing value in them. Rows are drawn from all this where an export is given
-    none, and the input's tensors and their types are chosen by it.
+    `location` and `scale` are `[n_features]`, NaN if the model does not say. `choices` are the only numbers that a
+    feature takes. `integers` are the features whose choices are whole numbers by their dtype, `booleans` the features
+    whose choices are booleans, and `never_floats` the features whose choices the estimator takes only as integers.
+    `categories` holds the categories of features that the estimator takes as pandas' categorical columns. `text` are
+    the features that are strings; `missing_strings` stand for a missing value in them. An export without a sample draws
+    rows from this record, and it decides the input's tensors and their types.
 
-    `read` are the features that some estimator or transformer is given, and `unread` those that are no inputs, which
-    are known once the model is lowered.
+    `read` are the features that some estimator or transformer is given. `unread` are the features that are not inputs;
+    they are known once the model is lowered.
     `names` are the features' names, if they have any. `given` returns the values of a feature in the user's sample, if
-    there is one. `lacking` is what to raise where the estimator alone does not say enough: all that is known then is
+    there is one. `lacking` is the error to raise if the estimator alone does not say enough; the record then only says
     which features are strings.
     """
 
@@ -66,10 +66,10 @@ class Profile:
         self.read |= {feature for feature in features if feature >= 0}
 
     def called(self, features: Features, column: int) -> str:
-        """Return what to call a column of a value with these features: by the feature's name, if it is one with a name.
+        """Return the name of a column in messages: the feature's name if it has one, otherwise its number.
 
         Args:
-            features: the value's.
+            features: the features of the value.
             column: a column of the value.
         """
         feature = features[column] if len(features) else -1
@@ -78,7 +78,7 @@ class Profile:
         return f"column '{self.names[feature]}'" if feature < len(self.names) else f"column {feature}"
 
     def note_scale(self, features: Features, location: ArrayLike, scale: ArrayLike) -> None:
-        """Record where features lie, those that are not yet known; numbers stand for all of them."""
+        """Record the location and scale of features that have none yet; a single number applies to all of them."""
         if not len(features):
             return
         for numbers, known in ((location, self.location), (scale, self.scale)):
@@ -98,13 +98,13 @@ class Profile:
                 self.booleans.add(feature)
 
     def note_categories(self, feature: int, categories: Sequence[Any]) -> None:
-        """Record that the estimator takes a feature as a column of pandas' categories, these among them."""
+        """Record that the estimator takes a feature as pandas' categorical column, with these among its categories."""
         self.categories[feature] = tuple(dict.fromkeys((*self.categories.get(feature, ()), *categories)))
 
     def as_categories(self, table: Any) -> Any:
-        """Return a table of all features, a DataFrame where pandas' categories are among them, as the estimator's.
+        """Return a table of all features with categorical columns as the estimator takes them, in a DataFrame if any.
 
-        What is none of a column's categories is a category of the table's own.
+        A value outside a column's categories becomes a category of the table's own.
         """
         if not self.categories:
             return table
@@ -121,5 +121,5 @@ class Profile:
         return frame
 
     def name_tensor(self, features: Features, name: str) -> None:
-        """Name the tensor that brings these features, unless they have one, in case they are strings."""
+        """Name the tensor for these features, unless they have one, in case they are strings."""
         self.text.group(features, name)

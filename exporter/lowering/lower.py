@@ -1,4 +1,4 @@
-"""From a fitted estimator to its plan as lowered, and to what the model says of its input."""
+"""From a fitted estimator to its plan as lowered, and to the model's information about its input."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ MOST_FEATURES = 2**22
 
 @dataclass(frozen=True)
 class Lowered:
-    """An estimator as a plan before any pass, the tensors that bring its rows, and what it says of these.
+    """An estimator as a plan before any pass, the tensors of its rows, and its information about these rows.
 
-    The numbers of `inputs` are FP32, and so is the plan's input; both are chosen after lowering.
+    The numbers of `inputs` and the plan's input are FP32 here; their final type is chosen after lowering.
     """
 
     plan: Plan
@@ -53,21 +53,21 @@ def lower(
     types: RowTypes = DOUBLE,
     round_everywhere: bool = False,
 ) -> Lowered:
-    """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
+    """Lower a fitted regressor. `sample` gives the number of features if the estimator does not state it.
 
-    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. Columns with names that
-    reach no transformer and no regressor are no inputs, but for `kept` ones; without names the whole matrix is one.
-    With `types`, those of the sample, the plan rounds to float32 where scikit-learn does: in front of decisions, or
-    `round_everywhere`.
+    `quantiles` are empty or two more regressors, which answer the outputs `lower` and `upper`. If columns have names,
+    those that reach no transformer and no regressor are not inputs, except `kept` ones; without names all columns are
+    inputs. With `types`, those of the sample, the plan rounds to float32 as scikit-learn does: in front of decisions,
+    or `round_everywhere`.
 
     Raises:
-        ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
+        ExportError: the estimator or a fitted parameter has no lowering, or the model is only known with a sample.
     """
     lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
-            Tables(estimator, lowered.profile).table(sample)  # which says what is wrong with it
+            Tables(estimator, lowered.profile).table(sample)  # raises an error that says what is wrong with it
         raise lowered.profile.lacking
     return lowered
 
@@ -111,7 +111,7 @@ def _lower(
 
 
 def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: RowTypes) -> Any | None:
-    """Return the first rows of a sample with float32 columns, as the estimator is asked; None where it has none."""
+    """Return the first rows of a sample with float32 columns, as `predict` takes them; None for other samples."""
     if sample is None or not types.float32:
         return None
     first, names = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS], feature_names(estimator)
@@ -119,14 +119,15 @@ def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: Row
         first = first.assign(**{name: 0.0 for name in names if name not in first.columns})
     try:
         return Tables(estimator, profile, types).table(first)
-    except ExportError:  # what is wrong with it is said when the estimator is asked about all of it
+    except ExportError:  # the same error is raised when the estimator is asked about the whole sample
         return None
 
 
 def _columns_taken(estimator: Any, profile: Profile, kept: Collection[str]) -> Collection[int]:
     """Return the columns that are inputs of a model without strings: those that a part of it reads, and `kept` ones.
 
-    Without names users hand whole matrices, and all columns are; so they are of a model that reads none, a constant.
+    All columns are inputs if they have no names, since users then send whole matrices, or if the model is a constant,
+    which reads none.
     """
     names = feature_names(estimator)
     if names is None or not profile.read:
@@ -136,11 +137,11 @@ def _columns_taken(estimator: Any, profile: Profile, kept: Collection[str]) -> C
 
 @in_one_sentence
 def string_columns(estimator: Any) -> dict[str, Any]:
-    """Return the columns that a fitted estimator reads as strings, by name, and what an empty cell of each holds.
+    """Return the columns that a fitted estimator reads as strings, by name, each with the value of an empty cell.
 
-    An empty cell is "" where that is a category of the column, and else the missing value that the estimator was fitted
-    with: None, or NaN, as pandas reads it. An estimator whose columns have no names has none.
-    The estimator is lowered for this: nothing else tells a column of strings from one of numbers written alike.
+    An empty cell is "" if that is a category of the column, otherwise the missing value that the estimator was fitted
+    with: None, or NaN, as pandas reads it. The result is empty if the estimator's columns have no names.
+    The estimator is lowered for this: nothing else tells a column of strings from one of numbers written as strings.
     """
     names = feature_names(estimator)
     if names is None:
@@ -150,7 +151,7 @@ def string_columns(estimator: Any) -> dict[str, Any]:
 
 
 def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[Any]] | None:
-    """Return what returns the values of a feature in a sample; it may raise `KeyError` or `IndexError`."""
+    """Return a function that returns a feature's values in a sample, and may raise `KeyError` or `IndexError`."""
     if sample is None:
         return None
 
@@ -188,7 +189,7 @@ def _feature_count(estimator: Any, sample: Any | None) -> int:
 
 
 def _stated_width(estimator: Any) -> int | None:
-    """Return how many features an estimator, or the first part of it that changes them, says that it takes."""
+    """Return how many features an estimator states that it takes, or its first part that knows the number."""
     if isinstance(estimator, IsotonicRegression):
         return 1
     try:
@@ -196,7 +197,8 @@ def _stated_width(estimator: Any) -> int | None:
     except (AttributeError, TypeError):
         steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
     if isinstance(steps, list):
-        # A fitted step that keeps no count may change it; what follows would be a guess. A union gives all the same.
+        # A step without a count may change the number of features, so later steps tell nothing. The members of a union
+        # all get the same features.
         first = next((step for _, step in steps if step is not None and not isinstance(step, str)), None)
         return None if first is None else _stated_width(first)
     inner = next((getattr(estimator, name) for name in INNER_ESTIMATORS if hasattr(estimator, name)), None)

@@ -1,4 +1,4 @@
-"""Gives memory back that nothing uses any more."""
+"""The return of unused memory to the system."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ctypes
 
 
 def hand_back() -> None:
-    """Have the C library give the system the memory that it keeps for later, where it is one that can: glibc.
+    """Have the C library return its free memory to the system, if it is glibc, which can.
 
-    Between many small arrays that were freed lie some that were not, and so it would keep most of them.
+    Small arrays still in use lie between the many freed ones, so the library would otherwise keep most of the memory.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

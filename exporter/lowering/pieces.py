@@ -1,4 +1,4 @@
-"""Piecewise polynomials of one number, from which transformers of single columns are made."""
+"""Piecewise polynomials of one number, the building blocks of transformers of single columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Pieces:
     coefficients: np.ndarray  # [pieces, degree + 1]
 
     def between(self, low: float, high: float, below: float, above: float) -> Pieces:
-        """Return this function where `low ≤ x < high`, and constants elsewhere; `below` up to `low` in any case."""
+        """Return this function for `low ≤ x < high`, and the constants `below` and `above` outside.
+
+        If `high` is less than `low`, `below` still holds up to `low`.
+        """
         high = max(low, high)
         kept = (np.append(self.starts[1:], np.inf) > low) & (self.starts < high)
         ends = np.zeros((1, self.coefficients.shape[1])), np.zeros((1, self.coefficients.shape[1]))
@@ -34,7 +37,7 @@ class Pieces:
         )
 
     def compact(self, terms: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the knots and, about these, the coefficients `[knots + 1, terms]`, with equal neighbours merged."""
+        """Return the knots and the coefficients `[knots + 1, terms]` about them, with equal neighbours merged."""
         wide = np.append(self.starts[:-1] < self.starts[1:], True)
         starts, origins, given = self.starts[wide], self.origins[wide], np.zeros((int(wide.sum()), terms))
         given[:, : self.coefficients.shape[1]] = self.coefficients[wide]
@@ -54,14 +57,14 @@ class Pieces:
 
 
 def constant_pieces(edges: ArrayLike, values: ArrayLike) -> Pieces:
-    """Return the function that is `values[i]` where `i` of the ascending `edges` are at or below the number."""
+    """Return the function that is `values[i]` for a number with `i` of the ascending `edges` at or below it."""
     starts = np.append(-np.inf, np.asarray(edges, dtype=np.float64))
     origins = np.append(starts[1:2], starts[1:]) if len(starts) > 1 else np.zeros(1)
     return Pieces(starts, origins, np.asarray(values, dtype=np.float64)[:, None])
 
 
 def interpolation(x: np.ndarray, y: np.ndarray, below: float, above: float) -> Pieces:
-    """Return what `numpy.interp` computes between strictly ascending points, and constants beyond them."""
+    """Return the linear interpolation of `numpy.interp` between strictly ascending points, constant beyond them."""
     slopes = np.append(np.diff(y) / np.diff(x), 0.0)
     return Pieces(
         np.concatenate([[-np.inf], x, [np.nextafter(x[-1], np.inf)]]),
@@ -73,10 +76,10 @@ def interpolation(x: np.ndarray, y: np.ndarray, below: float, above: float) -> P
 def first_where(holds: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndarray:
     """Return the smallest of all float64 numbers for which each of `count` conditions holds.
 
-    A condition that holds for a number must hold for larger ones. It is taken with its rounding errors, so the float64
-    numbers themselves are searched, by their ranks.
+    A condition that holds for a number must hold for larger ones. Its rounding errors count, so the search bisects the
+    float64 numbers themselves, by their ranks.
     """
-    low = np.full(count, -0x7FF0_0000_0000_0000)  # −infinity, of which no condition holds
+    low = np.full(count, -0x7FF0_0000_0000_0000)  # −infinity, for which no condition holds
     high = -low
     with np.errstate(all="ignore"):
         for _ in range(64):
@@ -107,7 +110,7 @@ def piecewise(source: ArrayLike, functions: Sequence[Pieces], nan_is_zero: bool 
 
 
 def note_range(builder: Builder, x: Value, low: ArrayLike, high: ArrayLike, within: bool = False) -> None:
-    """Record that the features of `x` lay between `low` and `high`; `within`, that nothing beyond has an answer."""
+    """Record that the features of `x` lay between `low` and `high`; `within` says that only these have an answer."""
     low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     known = np.isfinite(low) & np.isfinite(high)
     low, high = np.where(known, low, -1.0), np.where(known, high, 1.0)

@@ -8,20 +8,20 @@ A lowering reads a fitted estimator and adds the operations of its `predict` or 
     def lower_my_regressor(estimator, x, builder):
         return builder.affine(x, estimator.weights_, estimator.bias_)
 
-`x` is the value that the estimator would be given and `builder` a `triton_regressors.exporter.builder.Builder`. A
-regressor with further outputs returns a dict of values, such as `{"y": mean, "std": std}`. Whatever a lowering says,
-the export measures the plan against the estimator's own answers before anything is written.
+`x` is the value that the estimator reads and `builder` a `triton_regressors.exporter.lowering.builder.Builder`. A
+regressor with further outputs returns a dict of values, such as `{"y": mean, "std": std}`. The export measures every
+plan against the estimator's own answers before anything is written, so a wrong lowering is refused.
 
 A class of a library that may not be installed is registered by its qualified name, which imports nothing:
 
     @lowers("xgboost.sklearn.XGBRegressor")
 
-What an export is measured against is registered beside the lowering too, with `answers`, where it is something else
-than `predict`: for an estimator that hands its rows to another one, what that one answers.
+An export is measured against `predict`, unless a function with other answers is registered beside the lowering, with
+`answers`. An estimator that hands its rows to another one registers that one's answers, for example.
 
-A subclass of a registered class is lowered as that class if it computes as it does: it may have attributes and methods
-of its own, and override what `UNRELATED` says and what a lowering says nothing of, such as a feature scaler's
-`inverse_transform`, and nothing else.
+A subclass of a registered class is lowered as that class if it computes the same. It may have attributes and methods of
+its own. It may override only methods that match `UNRELATED` and methods that the lowering does not cover, such as a
+feature scaler's `inverse_transform`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ UNRELATED = re.compile(
     r"repr|str|format|eq|ne|lt|le|gt|ge|hash|annotate|annotate_func|"
     r"sklearn_tags|sklearn_clone|sklearn_is_fitted|getstate|setstate|reduce|reduce_ex|copy|deepcopy)__"
 )
-"""Methods that change nothing of what a fitted estimator computes: those that fit, score, set, show and copy it."""
+"""Methods without effect on a fitted estimator's answers: those that fit, score, set, show and copy it."""
 
 
 class _Table(dict[type | str, Any]):
-    """What is registered for classes, or for their qualified names.
+    """The functions registered for classes, or for their qualified names.
 
-    A class may override the methods `apart`, with which it has nothing to do.
+    A subclass may override the methods `apart`, which these functions do not cover.
     """
 
     def __init__(self, *apart: str) -> None:
@@ -67,11 +67,11 @@ class _Table(dict[type | str, Any]):
         self.apart = apart
 
     def base(self, estimator: Any) -> type | None:
-        """Return the estimator's class, or the first of its bases, for which something is registered."""
+        """Return the first class with a registered function among the estimator's class and its bases."""
         return next((cls for cls in type(estimator).__mro__ if cls in self or qualified_name(cls) in self), None)
 
     def of(self, cls: type) -> Any:
-        """Return what is registered for a class; for itself before what is for its name."""
+        """Return the function registered for a class; the class itself takes precedence over its name."""
         return self[cls if cls in self else qualified_name(cls)]
 
 
@@ -88,14 +88,14 @@ OURS = "triton_regressors.exporter.estimators."
 def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as the lowering of these estimator classes.
 
-    It adds the operations of their `predict` or `transform` to a plan and returns the value that these make:
+    It adds the operations of their `predict` or `transform` to a plan and returns the resulting value:
 
         @triton_regressors.lowers(MyRegressor)
         def lower_my_regressor(estimator, x, builder):
             return builder.affine(x, estimator.weights_, estimator.bias_)
 
     A class that need not be installed can be named, as in `@lowers("my_library.models.MyRegressor")`. A user's
-    registration of a class holds against one of this package's, and the newest of several.
+    registration of a class takes precedence over this package's, and a newer one over an older one.
     """
     return _register(_LOWERINGS, classes)
 
@@ -111,7 +111,7 @@ def lowers_inverse(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowerin
 
 
 def answers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
-    """Register a function as what these estimators answer: `answer(estimator, table, outputs)`, by output.
+    """Register a function that gives the answers of these estimators: `answer(estimator, table, outputs)`, by output.
 
     The table is as `predict` takes it, with numbers in float64; an answer is `[rows]` or `[rows, width]`.
     """
@@ -124,27 +124,27 @@ def refuses(reason: str, instead: str, *classes: type | str) -> None:
 
 
 def find_lowering(estimator: Any, subject: str) -> Lowering:
-    """Return the lowering of an estimator; `subject` is how an error names it."""
+    """Return the lowering of an estimator; `subject` is its name in errors."""
     lowering: Lowering = _find(estimator, subject, _LOWERINGS)
     return lowering
 
 
 def find_transform(transformer: Any, subject: str) -> Lowering:
-    """Return the lowering of a transformer's `transform`: one of its own, or else that of the estimator."""
+    """Return the lowering of a transformer's `transform`: its own, or the lowering of the estimator."""
     lowering: Lowering = _find(transformer, subject, _TRANSFORMS, _LOWERINGS)
     return lowering
 
 
 def find_inverse(transformer: Any, subject: str) -> Inverse:
-    """Return the lowering of a transformer's inverse; `subject` is how an error names it."""
+    """Return the lowering of a transformer's inverse; `subject` is its name in errors."""
     inverse: Inverse = _find(transformer, subject, _INVERSES)
     return inverse
 
 
 def find_answers(estimator: Any) -> Answering | None:
-    """Return what gives the estimator's own answers in place of its `predict`, or None.
+    """Return the function that gives the estimator's own answers in place of its `predict`, or None.
 
-    A class that overrides what its base answers with answers by its own `predict`.
+    A class that overrides a method behind its base's registered answers is asked by its own `predict`.
     """
     _load_lowerings()
     base = _ANSWERS.base(estimator)
@@ -152,23 +152,20 @@ def find_answers(estimator: Any) -> Answering | None:
 
 
 def lowerings() -> dict[str, Lowering]:
-    """Return the qualified name of every class whose `predict` or `transform` has a lowering, and that.
-
-    They are sorted by the classes' own names.
-    """
+    """Return every lowering of `predict` or `transform` by the qualified name of its class, sorted by class name."""
     _load_lowerings()
     named = {qualified_name(cls): lowering for cls, lowering in {**_TRANSFORMS, **_LOWERINGS}.items()}
     return dict(sorted(named.items(), key=lambda item: item[0].rpartition(".")[2]))
 
 
 def refusals() -> dict[str, str]:
-    """Return the qualified name of every class that is known to have no lowering, and why."""
+    """Return the qualified name of every class that is known to have no lowering, and the reason."""
     _load_lowerings()
     return {qualified_name(cls): reason for cls, (reason, _) in _REFUSALS.items()}
 
 
 def qualified_name(cls: type | str) -> str:
-    """Return the module and the name of a class; what is a name already is one."""
+    """Return the module and the name of a class; a string is such a name already."""
     return cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -178,7 +175,7 @@ def _register(table: _Table, classes: tuple[type | str, ...]) -> Callable[[_AnyL
             "lowers, lowers_transform, lowers_inverse and answers take estimator classes, as in @lowers(Ridge, Lasso), "
             'or their qualified names, as in @lowers("my_library.models.MyRegressor").'
         )
-    # Ours may load after a user's, and a user may register one of our functions: the module that registers counts.
+    # The registering module counts: ours may load after a user's, and a user may register one of our functions.
     ours = sys._getframe(2).f_globals.get("__name__", "").startswith(OURS)
 
     def register(function: _AnyLowering) -> _AnyLowering:
@@ -190,9 +187,9 @@ def _register(table: _Table, classes: tuple[type | str, ...]) -> Callable[[_AnyL
 
 
 def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
-    """Return what the first of the tables has for the estimator's class, or for the base that it computes as.
+    """Return the first table's entry for the estimator's class, or for the base that computes the same.
 
-    Raises `ExportError` where none has anything.
+    Raises `ExportError` if no table has an entry.
     """
     _load_lowerings()
     check_instance(estimator)
@@ -212,13 +209,13 @@ def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
 
 
 def check_instance(estimator: Any) -> None:
-    """Raise `ExportError` where a class is given in place of an estimator."""
+    """Raise `ExportError` if a class is given in place of an estimator."""
     if isinstance(estimator, type):
         raise ExportError(f"Cannot export the class {estimator.__name__}: export takes a fitted instance of it.")
 
 
 def _refusal(estimator: Any) -> str | None:
-    """Return why the estimator's class is known to have no lowering, and what to do instead, if it is one of those."""
+    """Return the registered reason why the estimator's class has no lowering, with the alternative, or None."""
     refused = _REFUSALS.base(estimator)
     if refused is None or _overridden(estimator, refused) is not None:
         return None
@@ -227,7 +224,7 @@ def _refusal(estimator: Any) -> str | None:
 
 
 def _no_lowering(estimator: Any, table: _Table) -> str:
-    """Return why an estimator, none of whose bases is in the table, has no lowering, and what to do."""
+    """Return why an estimator without a base in the table has no lowering, and the remedy."""
     own = type(estimator)
     if qualified_name(own) in map(qualified_name, table):
         return defined_again(own.__name__)
@@ -237,10 +234,10 @@ def _no_lowering(estimator: Any, table: _Table) -> str:
 
 
 def _overridden(estimator: Any, base: type, apart: Sequence[str] = ()) -> str | None:
-    """Return what the estimator's class overrides of a base that this may compute with, or None.
+    """Return the name of an attribute that the estimator's class overrides and the base may compute with, or None.
 
-    A class that the base does not know overrides what it has in common with a class of the base's that comes after it:
-    a mixin does also where it stands behind the base, if it shares an ancestor with that.
+    A class outside the base's MRO overrides an attribute that a later class in the estimator's MRO, one of the base's
+    own, also has. A mixin listed after the base can do so too, if it shares an ancestor with the base.
     """
     classes = type(estimator).__mro__
     for place, cls in enumerate(classes):
@@ -254,7 +251,7 @@ def _overridden(estimator: Any, base: type, apart: Sequence[str] = ()) -> str | 
 
 
 def _refuse_shadowed(estimator: Any, subject: str, apart: Sequence[str]) -> None:
-    """Raise `ExportError` where an attribute of the instance stands in for a method of its class."""
+    """Raise `ExportError` if an attribute of the instance shadows a method of its class."""
     for name in getattr(estimator, "__dict__", {}):
         method = _inherited(type(estimator), name)
         if _computes(method) and not hasattr(type(method), "__set__") and not _is_unrelated(name, apart):
@@ -269,19 +266,19 @@ def _is_unrelated(name: str, apart: Sequence[str]) -> bool:
 
 
 def _inherited(cls: type, name: str) -> Any:
-    """Return what a class has under a name, without asking a descriptor for it."""
+    """Return a class's raw attribute of a name, without invoking descriptors."""
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def _computes(value: Any) -> bool:
     """Return whether a class attribute is a method, a property or the like."""
-    kept = isinstance(value, functools.cached_property)  # what it computed lies in the instance, under its own name
+    kept = isinstance(value, functools.cached_property)  # its result lies in the instance, under its own name
     return (callable(value) or hasattr(type(value), "__get__")) and not kept
 
 
 @functools.cache
 def _load_lowerings() -> None:
-    """Import every module of estimators/, which registers what is in it."""
+    """Import every module of estimators/, which registers its lowerings."""
     package = importlib.import_module("triton_regressors.exporter.estimators")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")

@@ -1,10 +1,9 @@
-"""Where scikit-learn rounds to float32, and where a plan has to: in front of a decision.
+"""Rounding to float32: scikit-learn rounds after each transformer, a plan only in front of a decision.
 
-scikit-learn keeps float32 rows in float32 through its transformers, and rounds what each of them computes. The plan's
-values are float64. If only sums follow, the difference is mostly noise far below the tolerance, and the plan
-rounds nothing unless that was measured to matter. If a decision follows, such as a tree's threshold, a bin, a
-category or a nearest neighbour, a number may be rounded to the threshold itself, and the plan rounds where scikit-learn
-does.
+scikit-learn keeps float32 rows in float32 through its transformers, and rounds the result of each of them. The plan's
+values are float64. If only sums follow, the difference is mostly noise far below the tolerance, and the plan rounds
+nothing unless rounding was measured to matter. If a decision follows, such as a tree's threshold, a bin, a category or
+a nearest neighbour, a number may be rounded to the threshold itself, and the plan rounds as scikit-learn does.
 """
 
 from __future__ import annotations
@@ -48,30 +47,30 @@ DECISIONS = (
     TreeEnsemble,
     Wrap,
 )
-"""Operations whose answer may jump where a number is rounded."""
+"""Operations whose answer may jump if a number is rounded."""
 
 JUMPS = ("ceil", "floor", "rint", "sign", "trunc")
-"""Functions of an element that do the same."""
+"""Elementwise functions whose answer may jump likewise."""
 
 COLUMNWISE = (Columns, Concatenate, Elementwise, Float32, Impute, Lookup, Piecewise, Polynomial, Power, Scale, Wrap)
-"""Operations whose columns are each computed of a few numbers in one order: numpy computes them alike everywhere."""
+"""Operations that compute each column from a few numbers in a fixed order: numpy gives the same bits everywhere."""
 
 
 def round_before_decisions(
     steps: Sequence[Step], rounding: Mapping[str, str], exact: np.ndarray, everywhere: bool = False
 ) -> tuple[list[Step], dict[str, str], tuple[str, ...]]:
-    """Leave out the rounding that no decision sees, or `everywhere` none but that of numbers that are float32.
+    """Leave out rounding that no decision depends on, unless `everywhere`, and rounding of float32 numbers.
 
     Args:
         steps: the steps of a plan.
-        rounding: the steps that stand for scikit-learn's own rounding, by the value they make, and which transformer
-            each follows.
-        exact: which of the input's columns hold float32 numbers, `[n_features]` bool.
-        everywhere: whether rounding is kept that no decision sees.
+        rounding: the values of the steps that reproduce scikit-learn's own rounding, each with the transformer that it
+            follows.
+        exact: the mask of the input's columns that hold float32 numbers, `[n_features]` bool.
+        everywhere: whether to keep rounding that no decision depends on.
 
     Returns:
         The steps, the new names of values whose step is left out, and the transformers that sum in float32 before a
-        decision: in an order that depends on the processor.
+        decision, in an order that depends on the processor.
     """
     decided = decided_values(steps)
     renamed: dict[str, str] = {}
@@ -116,7 +115,7 @@ def round_input(plan: Plan, inputs: Inputs) -> Plan:
 
 
 def decided_values(steps: Sequence[Step]) -> set[str]:
-    """Return the values that a decision reads, or that others are made of which it reads."""
+    """Return the values that a decision reads, directly or through other steps."""
     found: set[str] = set()
     for step in reversed(steps):
         if step.output in found or _decides(step.operation):
@@ -137,7 +136,7 @@ def _is_columnwise(operation: Operation | None) -> bool:
 
 
 def _float32(operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
-    """Return which columns of an operation's output hold float32 numbers, given those of its inputs."""
+    """Return the mask of an operation's output columns that hold float32 numbers, given those of its inputs."""
     width = operation.output_width(*(len(each) for each in inputs))
     match operation:
         case Columns():
@@ -161,7 +160,7 @@ def _float32(operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
 
 
 def _are_float32(numbers: np.ndarray) -> np.ndarray:
-    """Return which numbers are float32 numbers, or NaN."""
+    """Return the mask of the numbers that are float32 numbers, or NaN."""
     with np.errstate(over="ignore"):
         found: np.ndarray = (numbers == numbers.astype(np.float32)) | np.isnan(numbers)
     return found

@@ -1,7 +1,7 @@
-"""The types in which a user holds rows: scikit-learn computes with float32 where it is given float32.
+"""The types in which a user holds rows: scikit-learn computes in float32 if it is given float32.
 
-An entry answers what `predict` answers to a table like the sample. A sample of float64 numbers, or none, leaves
-everything in float64. In a sample with float32 columns these stay float32 wherever the estimator is asked.
+An entry gives the answers of `predict` to a table like the sample. A sample of float64 numbers, or none, leaves
+everything in float64. If the sample has float32 columns, they are float32 in every table that the estimator is asked.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 ROWS = 16
-"""Rows of a sample that are handed from transformer to transformer, to see what types they make of them."""
+"""Rows of a sample that are passed from transformer to transformer, to see the types of their results."""
 
 SINGLE = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
 class RowTypes:
-    """The dtype of each column of a sample, None where it is no number; empty where no column is float32."""
+    """The dtype of each column of a sample, None for a column without numbers; empty if no column is float32."""
 
     dtypes: tuple[np.dtype[Any] | None, ...] = ()
 
@@ -30,9 +30,9 @@ class RowTypes:
         return tuple(column for column, dtype in enumerate(self.dtypes) if dtype == SINGLE)
 
     def of_table(self, table: Any) -> Any:
-        """Return rows, a DataFrame or a matrix, with the columns of the sample's dtypes, and other floats as float64.
+        """Return rows, a DataFrame or a matrix, with columns in the sample's dtypes, and other floats as float64.
 
-        A number that float32 does not hold is rounded as `astype` rounds it.
+        A number that float32 cannot hold is rounded as `astype` rounds it.
         """
         with np.errstate(over="ignore"):
             if not hasattr(table, "columns"):
@@ -47,7 +47,7 @@ class RowTypes:
             return table.astype(other) if other else table
 
     def of_matrix(self, X: np.ndarray) -> np.ndarray:
-        """Return rows of the plan's matrix, float64, with each number as its column of the sample holds it."""
+        """Return rows of the plan's matrix, float64, with each number rounded to the dtype of its sample column."""
         if not self.dtypes:
             return X
         rounded: np.ndarray = X.copy()
@@ -58,7 +58,7 @@ class RowTypes:
 
 
 DOUBLE = RowTypes()
-"""The types of rows without a float32 column: every number is asked as float64."""
+"""The types of rows without a float32 column: the estimator gets every number as float64."""
 
 
 def row_types(sample: Any | None, names: Sequence[str] | None) -> RowTypes:
@@ -89,7 +89,7 @@ def boolean_columns(table: Any) -> set[int]:
 
 
 def transformed(transformer: Any, rows: Any | None) -> Any | None:
-    """Return what a fitted transformer makes of some rows, or None where there are none or it refuses these."""
+    """Return a fitted transformer's output for some rows, or None if there are none or it refuses them."""
     if rows is None:
         return None
     try:
@@ -99,14 +99,14 @@ def transformed(transformer: Any, rows: Any | None) -> Any | None:
 
 
 def columns_of(rows: Any | None, columns: np.ndarray) -> Any | None:
-    """Return some columns of rows, a DataFrame or a matrix, dense or sparse; None where there are none."""
+    """Return some columns of rows, a DataFrame or a matrix, dense or sparse; None if there are no rows."""
     if rows is None:
         return None
     return rows.iloc[:, columns] if hasattr(rows, "iloc") else rows[:, columns]
 
 
 def float32_columns(rows: Any | None, width: int) -> np.ndarray:
-    """Return which of `width` columns of rows are float32, `[width]` bool."""
+    """Return the mask of the float32 columns among `width` columns of rows, `[width]` bool."""
     if rows is None or np.ndim(rows) != 2 or rows.shape[1] != width:
         return np.zeros(width, dtype=bool)
     dtypes = rows.dtypes if hasattr(rows, "dtypes") else [rows.dtype] * width
@@ -128,7 +128,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _fits(column: Any, dtype: Any, kept: Any) -> bool:
-    """Return whether a column takes the dtype of the sample's: float32 numbers, and whole numbers of few bits."""
+    """Return whether a column takes the sample's dtype: float32, or an integer type narrower than 32 bits that fits."""
     if kept is None or not (isinstance(dtype, np.dtype) and _is_number(dtype)) or kept.itemsize > SINGLE.itemsize:
         return False
     if kept.kind == "f":

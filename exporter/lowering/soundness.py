@@ -2,10 +2,9 @@
 
 The types that a file may hold run no code of the file's. But scikit-learn's and scipy's compiled code trusts the
 numbers that its own `fit` wrote: a child that is its own ancestor is descended for ever, and an index beyond its array
-reads, or writes, whatever lies there. So every part of an estimator from a file that such code reads is looked at
-first: decision trees, HistGradientBoosting's trees and categories, support vectors, splines and sparse matrices. The
-search trees of neighbours are built anew from the training points. What other parts hold is read by Python, which
-raises errors.
+reads or writes other memory. Every part of an estimator that such code reads is therefore checked first if it comes
+from a file: decision trees, HistGradientBoosting's trees and categories, support vectors, splines and sparse matrices.
+The search trees of neighbours are rebuilt from the training points. Python reads all other parts, and raises errors.
 """
 
 from __future__ import annotations
@@ -43,27 +42,27 @@ SPARSE = tuple(type(scipy.sparse.eye(2, format=form)) for form in ("csr", "csc",
 
 
 def make_sound(estimator: Any) -> None:
-    """Check all that an estimator holds, and build the search trees in it anew.
+    """Check all parts of an estimator, and rebuild its search trees.
 
     Raises:
-        ValueError: in one clause that names the part, something does not fit together.
+        ValueError: a part does not hold together; the message names it in one clause.
     """
     for part in list(_parts(estimator)):
         for check in [check for kind, check in CHECKS.items() if isinstance(part, kind)]:
             try:
                 check(part)
-            except Exception as error:  # what is missing or of another type can raise almost anything
+            except Exception as error:  # a missing attribute or one of another type can raise almost anything
                 raise ValueError(f"its {type(part).__name__} does not hold together: {one_line(error)}") from error
 
 
 def one_line(error: Exception) -> str:
-    """Return an error's first line without its full stop, and with its type where that says more than the words."""
+    """Return an error's first line without its full stop, preceded by its type unless it is a `ValueError`."""
     words = (str(error).splitlines() or [""])[0].rstrip(".")
     return words if isinstance(error, ValueError) and words else f"{type(error).__name__}: {words}".rstrip(": ")
 
 
 def in_one_sentence(compiling: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Have a function of an estimator raise `ExportError`, naming its class, for whatever else it raises."""
+    """Have a function of an estimator raise `ExportError`, which names the class, in place of any other exception."""
 
     @functools.wraps(compiling)
     def compile_or_refuse(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
@@ -73,7 +72,7 @@ def in_one_sentence(compiling: Callable[_Arguments, _Result]) -> Callable[_Argum
             if isinstance(error, TritonRegressorsError):
                 raise
             subject = type(arguments[0]).__name__ if arguments else "the estimator"
-            if "__sklearn_tags__" in str(error):  # how scikit-learn says so, in a thousand characters
+            if "__sklearn_tags__" in str(error):  # in scikit-learn's message, a thousand characters long
                 raise ExportError(
                     f"Cannot export {subject}: its own predict fails, because a part of it is not a scikit-learn "
                     "estimator. Derive the class of that part from sklearn.base.BaseEstimator, and fit it again."
@@ -92,7 +91,7 @@ def check_nodes(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> None:
 
     Args:
         left: the left children's numbers.
-        right: the right children's.
+        right: the right children's numbers.
         inner: whether a node has children.
     """
     children = np.stack([left[inner], right[inner]]).astype(np.int64)
@@ -103,7 +102,7 @@ def check_nodes(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> None:
 
 
 def _parts(estimator: Any) -> Iterator[Any]:
-    """Yield everything that can be reached from an estimator, each once."""
+    """Yield every object that can be reached from an estimator, each once."""
     seen: dict[int, Any] = {}
     waiting = [estimator]
     while waiting:
@@ -179,7 +178,7 @@ def _check_spline(spline: BSpline) -> None:
 
 
 def _rebuild_search(neighbors: Any) -> None:
-    """Build the search tree anew from the training points; what was fitted on a tree is refused when it is lowered."""
+    """Rebuild the search tree from the training points; an estimator fitted on a tree is refused by its lowering."""
     tree, metric = getattr(neighbors, "_tree", None), getattr(neighbors, "effective_metric_", None)
     if tree is None or not isinstance(metric, str) or not hasattr(neighbors, "n_features_in_"):
         return

@@ -1,4 +1,4 @@
-"""Whether scikit-learn's transformers hand a sparse matrix on: XGBoost takes the zeros of one for missing numbers."""
+"""The transformers of scikit-learn that return sparse matrices, whose zeros XGBoost takes for missing numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEEPING = (
 
 
 def makes_sparse(transformer: Any, given: bool) -> bool:
-    """Return whether a fitted transformer's output is a sparse matrix; `given` says it of its input."""
+    """Return whether a fitted transformer's output is a sparse matrix; `given` says whether its input is."""
     match transformer:
         case ColumnTransformer():
             return bool(transformer.sparse_output_)

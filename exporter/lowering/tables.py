@@ -1,7 +1,7 @@
 """Tables as a fitted estimator's `predict` takes them, and the same rows as the plan's matrix.
 
-Numbers keep the types of the sample, `RowTypes`: a column that is float32 there is float32 in every question, and all
-others are float64.
+Numbers keep the types of the sample, `RowTypes`: a column that is float32 there is float32 in every table that the
+estimator is asked, and all others are float64.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from triton_regressors.tables import NotNumber, beside, column_numbers, in_words
 
 
 class Tables:
-    """The tables of a fitted estimator; `profile` holds the number of columns and those of strings.
+    """The tables of a fitted estimator.
 
-    `types` are the types of the numbers.
+    `profile` holds the number of columns and the columns of strings; `types` are the types of the numbers.
     """
 
     def __init__(self, estimator: Any, profile: Profile, types: RowTypes = DOUBLE) -> None:
@@ -30,12 +30,12 @@ class Tables:
         self._n_features = profile.n_features
 
     def table(self, given: Any, called: str = "The sample") -> Any:
-        """Return rows as `predict` takes them: the model's columns, in order, of a DataFrame, or a matrix.
+        """Return rows as `predict` takes them: a DataFrame with the model's columns in order, or a matrix.
 
         `called` begins the sentences of errors.
 
         Raises:
-            ExportError: columns are missing, or something is no number and no string.
+            ExportError: columns are missing, or a value is neither a number nor a string.
         """
         if hasattr(given, "columns") and self._names is not None:
             table = self._own_columns(given, called)
@@ -58,7 +58,7 @@ class Tables:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
 
         Raises:
-            ExportError: one of these holds what is no finite number and not NaN.
+            ExportError: one of these holds a value that is neither a finite number nor NaN.
         """
         X = np.zeros(table.shape)
         for column in numeric:
@@ -73,7 +73,7 @@ class Tables:
         return self._profile.as_categories(self.types.of_table(table))
 
     def _own_columns(self, given: Any, called: str) -> Any:
-        """Return the columns of a DataFrame that the estimator was fitted on, in their order."""
+        """Return the columns of a DataFrame that the estimator was fitted on, in the order of the fit."""
         assert self._names is not None
         if not all(isinstance(name, str) for name in given.columns):  # without names: a matrix
             return given.set_axis(self._names, axis=1) if given.shape[1] == len(self._names) else given
@@ -92,7 +92,7 @@ class Tables:
         return given[self._names]
 
     def _without_na(self, table: Any) -> Any:
-        """Return rows with NaN for pandas.NA in columns of objects that are no strings: no estimator takes it there."""
+        """Return rows with NaN for pandas.NA in object columns that are not strings: no estimator takes it there."""
         if not hasattr(table, "columns"):
             return table
         text = {table.columns[column] for column in self._text.columns()}

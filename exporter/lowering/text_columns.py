@@ -1,7 +1,7 @@
-"""Columns of strings: which categories a model knows of each, and the tensors that requests bring them in.
+"""Columns of strings: the categories that a model knows for each, and the tensors of requests that hold them.
 
-In a plan a string is its number among its column's categories, see `kernels/format/inputs.py`. Whatever reads the
-column, encoder or imputer, is lowered to work on these numbers.
+In a plan a string is its number among its column's categories, see `kernels/format/inputs.py`. Encoders and imputers
+that read the column are lowered to work on these numbers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ RESERVED = (NUMBERS, INTEGERS, "y", "std", "lower", "upper")
 
 
 class TextColumns:
-    """The columns of a model's input that are read by the numbers of their categories; false while there is none.
+    """The columns of a model's input that the plan reads as category numbers; false while there is none.
 
-    These are the columns of strings, and those of whole numbers whose categories float64 does not tell apart. They are
+    These are the columns of strings, and columns of whole numbers whose categories float64 cannot tell apart. They are
     found while the model is lowered.
     """
 
     def __init__(self, missing_strings: Sequence[str] = ()) -> None:
-        """Take the strings that stand for a missing value where they are no category."""
+        """Take the strings that stand for a missing value in columns that do not have them as categories."""
         self._spellings = tuple(missing_strings)
         self._categories: dict[int, dict[Any, int]] = {}
         self._whole: set[int] = set()
@@ -51,16 +51,16 @@ class TextColumns:
         return list(self._categories.get(column, ()))
 
     def missing(self, column: int) -> Any:
-        """Return the missing value of a column that the estimator was fitted with, None or NaN; NaN if it had none."""
+        """Return a column's missing value during the fit, None or NaN; NaN if the column had none."""
         return self._missing.get(column, np.nan)
 
     def group(self, columns: Iterable[int], name: str) -> None:
-        """Name the tensor that these columns come in, unless they have one, in case they hold strings."""
+        """Name the tensor for these columns, unless they have one, in case they hold strings."""
         for column in (column for column in columns if column >= 0):
             self._groups.setdefault(int(column), name)
 
     def numbers(self, column: int, values: Sequence[Any]) -> np.ndarray:
-        """Return the numbers of strings of a column, which learns those that it does not know; NaN for a missing one.
+        """Return the category numbers of a column's strings, NaN for a missing one; new strings become categories.
 
         Raises:
             ValueError: a value is neither a string nor None or NaN.
@@ -78,19 +78,19 @@ class TextColumns:
         return found
 
     def places(self, column: int, integers: Sequence[int]) -> np.ndarray:
-        """Return the places of whole numbers of a column among its categories, which learns those it does not know."""
+        """Return the places of whole numbers among a column's categories; new numbers become categories."""
         self._whole.add(column)
         known = self._categories.setdefault(column, {})
         return np.array([known.setdefault(integer, len(known)) for integer in integers], dtype=np.float64)
 
     def close(self, column: int) -> None:
-        """Have requests refused that hold none of the column's categories, as scikit-learn refuses it."""
+        """Have requests with an unknown category in this column refused, as scikit-learn refuses them."""
         self._closed.add(column)
 
     def inputs(self, plan: Plan, numeric: Collection[int]) -> Inputs:
-        """Return the input tensors of a lowered plan, before any pass; `numeric` are its columns if none is of strings.
+        """Return the input tensors of a lowered plan, before any pass; `numeric` are its columns if it has no strings.
 
-        Beside columns of strings, those of numbers are the ones that a step of the plan reads.
+        If there are columns of strings, the columns of numbers are those that a step of the plan reads.
         """
         if not self:
             return dataclasses.replace(Inputs.plain(plan.n_features), numeric=tuple(sorted(numeric)))
@@ -109,14 +109,14 @@ class TextColumns:
         return Inputs(plan.n_features, tuple(numeric), tuple(text), integers=integers)
 
     def draw(self, X: np.ndarray, rng: np.random.Generator) -> None:
-        """Put numbers of categories, and now and then of none where that is allowed, into rows `[rows, n_features]`."""
+        """Put random category numbers, some of them unknown if that is allowed, into rows `[rows, n_features]`."""
         for column, known in sorted(self._categories.items()):
             X[:, column] = rng.integers(0, len(known), len(X)) if known else UNKNOWN
             if column not in self._closed:
                 X[rng.random(len(X)) < UNKNOWN_SHARE, column] = UNKNOWN
 
     def fill(self, X: np.ndarray, table: Any, called: str = "The sample") -> None:
-        """Put the numbers of a table's categories, a DataFrame's or a matrix's, into the plan's matrix `X`.
+        """Put the category numbers of a table, a DataFrame or a matrix, into the plan's matrix `X`.
 
         `called` begins the sentence of an error.
 
@@ -137,7 +137,7 @@ class TextColumns:
                 )
 
     def asked(self, X: np.ndarray, names: Sequence[str] | None, integers: Iterable[int] = ()) -> Any:
-        """Return rows of the plan's matrix as the estimator is asked: with strings, in a DataFrame if it has names.
+        """Return rows of the plan's matrix as `predict` takes them: with strings, in a DataFrame if it has names.
 
         Whole numbers in the columns `integers` become integers.
         """
@@ -157,7 +157,7 @@ class TextColumns:
         return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in series.items()})
 
     def _values(self, column: int, numbers: np.ndarray) -> np.ndarray:
-        """Return the values of a column's categories by their numbers."""
+        """Return the values of a column, given their category numbers."""
         known, missing = self._categories[column], self.missing(column)
         if column in self._whole:
             unknown = next(number for number in range(len(known) + 1) if number not in known)
@@ -179,12 +179,12 @@ def _place(known: dict[Any, int], value: Any) -> float:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value stands for a missing string: None, NaN, or pandas' own."""
+    """Return whether a value stands for a missing string: None, NaN, or pandas.NA."""
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def _columns_read(plan: Plan) -> set[int]:
-    """Return the columns that a plan's steps select of its input; all of them where a step reads it as it is."""
+    """Return the columns that a plan's steps select from its input; all of them if a step reads the whole input."""
     readers = [step.operation for step in plan.steps if INPUT in step.inputs]
     read: set[int] = set()
     for operation in readers:

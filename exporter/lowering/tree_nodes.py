@@ -1,4 +1,4 @@
-"""Nodes of trees, whoever grew them, and how they are laid out for the operation `TreeEnsemble`."""
+"""The nodes of any library's trees, and their layout for the operation `TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ NODES_AT_ONCE = 2**16
 class Trees:
     """Nodes of several trees as scikit-learn keeps them, tree after tree, each tree's root first, `[nodes]` each.
 
-    `left` and `right` count within the tree; where there is no child, at a leaf, `left` is −1. Leaves hold values, in
-    the order of the nodes that they are.
+    `left` and `right` count within the tree; at a leaf `left` is −1. Leaves hold values, in the order of their nodes.
     """
 
     sizes: np.ndarray  # [trees]
     feature: np.ndarray
-    threshold: np.ndarray  # float64; where categorical the row of `sets`
+    threshold: np.ndarray  # float64; for a categorical split the row of `sets`
     left: np.ndarray
     right: np.ndarray
     flags: np.ndarray
@@ -35,7 +34,7 @@ class Trees:
 
 
 def narrow(numbers: np.ndarray) -> np.ndarray:
-    """Return whole numbers, at least −1, in 16 bits if they fit: there are many nodes in a large model."""
+    """Return whole numbers, at least −1, in 16 bits if they fit, as a large model has many nodes."""
     return numbers.astype(np.int16 if numbers.max(initial=0) < 2**15 else np.int32)
 
 
@@ -50,7 +49,7 @@ def arrange(
     rounding: str = "trunc",
     output_of_tree: np.ndarray | None = None,
 ) -> TreeEnsemble:
-    """Lay nodes out as `tree_ensemble` wants them: tree after tree, level after level, siblings side by side.
+    """Lay nodes out as `tree_ensemble` needs them: tree after tree, level after level, siblings side by side.
 
     For a sum the trees are put in the order of their depths. An example: scikit-learn grew this tree depth first,
 
@@ -58,23 +57,23 @@ def arrange(
         left      1   2  -1  -1  -1
         right     4   3  -1  -1  -1
 
-    and its levels are 0, then 1 and 4, then 2 and 3. Laid out as 0 1 4 2 3, children lie side by side, and a node needs
-    the place of one of them alone: 0's is 1, and 1's, which stands at 1, is 3.
+    and its levels are 0, then 1 and 4, then 2 and 3. Laid out as 0 1 4 2 3, children lie side by side, and a node only
+    needs the place of its left child: for node 0 this is 1, and for node 1, which stands at 1, it is 3.
 
     Args:
         trees: the nodes, see `Trees`.
-        exact: whether thresholds stay as they are; else they are rounded down: for a float32 x, `x ≤ threshold` and
-            `x ≤ the largest float32 that is not above it` are the same.
-        baseline: of the sum, one for all outputs or one for each.
-        divisor: of the sum.
-        function: of the sum.
+        exact: whether thresholds stay as they are; otherwise they are rounded down: for a float32 x, `x ≤ threshold`
+            and `x ≤ the largest float32 that is not above it` are the same.
+        baseline: the number added to the sum, one for all outputs or one for each.
+        divisor: the number that the sum is divided by.
+        function: the function applied to the sum.
         output: "sum"; "ordered", whose values are rounded to float32; "each"; or "leaves".
-        rounding: of numbers to categories, see `TreeEnsemble`.
-        output_of_tree: `[trees]`, for "ordered" alone: which output each tree adds to, if to one. Without it each adds
-            to all, and has a value for each.
+        rounding: the rounding of numbers to categories, see `TreeEnsemble`.
+        output_of_tree: `[trees]`, only for "ordered": the one output that each tree adds to. Without it each tree adds
+            to all outputs, and has a value for each.
 
     Raises:
-        ValueError: the nodes are no trees.
+        ValueError: the nodes do not form trees.
     """
     _check(trees)
     sizes, leaves = np.asarray(trees.sizes), _leaf_counts(trees)
@@ -127,11 +126,11 @@ def arrange(
 
 
 def _parts(trees: Trees, leaves: np.ndarray, order: np.ndarray) -> Iterator[Trees]:
-    """Yield the trees in an order, some at a time: laying nodes out takes several times what they are.
+    """Yield the trees in an order, some at a time, as the layout takes several times the memory of the nodes.
 
     Args:
         trees: the nodes.
-        leaves: how many leaves each tree has.
+        leaves: the number of leaves of each tree.
         order: the trees' numbers.
     """
     sizes = np.asarray(trees.sizes)
@@ -152,13 +151,13 @@ def _parts(trees: Trees, leaves: np.ndarray, order: np.ndarray) -> Iterator[Tree
 
 
 def _runs(first: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Return the numbers from each first one on, so many of each."""
+    """Return consecutive numbers: for each run `count` of them, from `first` on."""
     found: np.ndarray = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
     return found
 
 
 def _levels(trees: Trees) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the nodes of each level of the trees, siblings side by side, and the number of each one's tree."""
+    """Yield the nodes of each level of the trees, siblings side by side, and the number of each node's tree."""
     first = np.cumsum(trees.sizes) - trees.sizes
     node, tree = first, np.arange(len(first))
     while len(node):
@@ -177,7 +176,7 @@ def _depths(trees: Trees) -> np.ndarray:
 
 
 def _by_levels(trees: Trees) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nodes tree after tree, level after level; and where, of those with children, the left child is."""
+    """Return the nodes tree after tree, level after level, and for each inner node the place of its left child."""
     node, tree = (np.concatenate(parts) for parts in zip(*_levels(trees), strict=True))
     order = np.argsort(tree, kind="stable")
     node, tree = node[order], tree[order]
@@ -189,7 +188,7 @@ def _by_levels(trees: Trees) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check(trees: Trees) -> None:
-    """Raise `ValueError` unless the nodes are trees."""
+    """Raise `ValueError` unless the nodes form trees."""
     starts = np.cumsum(trees.sizes) - trees.sizes
     for start, size in zip(starts, trees.sizes, strict=True):
         left, right = trees.left[start : start + size], trees.right[start : start + size]
@@ -203,7 +202,7 @@ def _leaf_counts(trees: Trees) -> np.ndarray:
 
 
 def _distinct(sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sets that differ, and for each of all the number of its like: splits that ask for one are few."""
+    """Return the distinct sets, and for each given set its number among them, since many splits share a set."""
     if not len(sets):
         return sets, np.zeros(0, dtype=np.int64)
     whole = np.ascontiguousarray(sets).view(np.dtype((np.void, sets.itemsize * sets.shape[1])))[:, 0]
@@ -222,19 +221,19 @@ def round_down(threshold: np.ndarray) -> np.ndarray:
 
 
 def note_thresholds(trees: Trees, x: Value, builder: Builder) -> None:
-    """Say where features lie that trees compare with thresholds."""
+    """Record the location and scale of the features that trees compare with thresholds."""
     asks = (trees.left >= 0) & (trees.flags & CATEGORICAL == 0)
     note_borders(trees.feature[asks], trees.threshold[asks], x, builder)
 
 
 def note_borders(feature: np.ndarray, border: np.ndarray, x: Value, builder: Builder) -> None:
-    """Say that a feature lies about its median border; four fifths of them span 2.5 standard deviations.
+    """Record that a feature lies about its median border; the middle four fifths span 2.5 standard deviations.
 
     Args:
-        feature: `[questions]`, those that are no column of `x` count for nothing.
+        feature: `[questions]`; features that are not columns of `x` are ignored.
         border: `[questions]`.
-        x: what is compared.
-        builder: takes it down in its profile.
+        x: the value that is compared.
+        builder: records it in its profile.
     """
     feature, border = feature[np.isfinite(border)], border[np.isfinite(border)]
     order = np.lexsort((border, feature))

@@ -1,4 +1,4 @@
-"""What is said of an estimator that has no lowering: what it is, and what its user can do, in two sentences."""
+"""Messages about an estimator without a lowering: two sentences on what it is, and what its user can do."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ KINDS = {
     "density_estimator": ("a density estimator", "a log-likelihood"),
     "outlier_detector": ("an outlier detector", "its score"),
 }
-"""scikit-learn's words for what is no regressor: what it is called, and a number of it that one may want to serve."""
+"""scikit-learn's kinds of estimators other than regressors: each one's name, and a number that could be served."""
 
 KNOWN = ("sklearn", "xgboost", "lightgbm", "catboost")
-"""The libraries whose classes are known by their names alone."""
+"""The libraries whose classes a message names without their module."""
 
 INVERTIBLE = "StandardScaler, PowerTransformer or QuantileTransformer"
 """The transformers of targets that are named as examples."""
 
 
 def no_lowering(estimator: Any) -> str:
-    """Return what an estimator is whose class has no lowering, and what to do."""
+    """Return the message for an estimator whose class has no lowering: what it is, and what to do."""
     name, tags = type(estimator).__name__, _tags(estimator)
     kind = getattr(tags, "estimator_type", None) or getattr(estimator, "_estimator_type", None)
     if kind is None and hasattr(estimator, "predict_proba"):
@@ -47,7 +47,7 @@ def no_lowering(estimator: Any) -> str:
 
 
 def no_inverse(transformer: Any) -> str:
-    """Return what to do about a transformer of targets whose `inverse_transform` has no lowering."""
+    """Return the message for a transformer of targets whose `inverse_transform` has no lowering."""
     return (
         f"no lowering is registered for its inverse_transform. Transform targets by one that has it, such as "
         f"{INVERTIBLE}, or write one, a function under @triton_regressors.lowers_inverse({type(transformer).__name__})."
@@ -55,7 +55,7 @@ def no_inverse(transformer: Any) -> str:
 
 
 def overriding(estimator: Any, base: type, name: str, inverse: bool) -> str:
-    """Return that an estimator is not lowered as a base of which its class overrides `name`, and what to do."""
+    """Return the message for an estimator whose class overrides `name`, so that it is not lowered as its base."""
     what = "its inverse_transform" if inverse else "it"
     whose = _whose(estimator)
     return (
@@ -66,7 +66,7 @@ def overriding(estimator: Any, base: type, name: str, inverse: bool) -> str:
 
 
 def _whose(estimator: Any) -> str:
-    """Return an estimator's class with its module, or nothing where its name says enough."""
+    """Return an estimator's class with its module, or nothing if its name says enough."""
     module = type(estimator).__module__
     return "" if module.partition(".")[0] in KNOWN else f"its class is {module}.{type(estimator).__qualname__}"
 
@@ -84,7 +84,7 @@ def _way_out(estimator: Any) -> str:
 
 
 def defined_again(name: str) -> str:
-    """Return what to do about an instance of a class of which another definition has a lowering."""
+    """Return the message for an instance of a class that was defined again, if the newer definition has a lowering."""
     return (
         f"its class was defined before the {name} that has a lowering, as when a notebook's cell ran twice. Fit it "
         f"again, with the present {name}."
@@ -100,8 +100,8 @@ def _write(name: str, decorator: str = "lowers") -> str:
 
 
 def _tags(estimator: Any) -> Any | None:
-    """Return scikit-learn's tags of an estimator, or None where it has none."""
+    """Return scikit-learn's tags of an estimator, or None if it has none."""
     try:
         return get_tags(estimator)
-    except Exception:  # what is no BaseEstimator, or answers for parts that are none, can raise almost anything
+    except Exception:  # an estimator that is not a BaseEstimator, or has such parts, can raise almost anything
         return None

@@ -1,6 +1,6 @@
-"""Adds up what lookups hold for the Affine that reads them beside others.
+"""Folds an Affine into the lookups that it reads beside other values, and adds up the results.
 
-An example: of `[onehot(x₀), x₁, x₂] @ W` the first term is a number for each category of `x₀`, a lookup in `W`.
+An example: the first term of `[onehot(x₀), x₁, x₂] @ W` is a number for each category of `x₀`, a lookup in `W`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from triton_regressors.kernels.plan.plan import Operation, Step
 
 
 def add_up_lookups(step: Step, scope: Scope) -> list[Step] | None:
-    """An Affine of a Concatenate with lookups in it is an Affine of the rest and what the tables hold for it, added up.
+    """Replace an Affine of a Concatenate with lookups by the sum of an Affine of the rest and of folded lookups.
 
-    So one-hot columns beside others are not made either.
+    One-hot columns that stand beside other columns are then never made.
     """
     affine = step.operation
     if not isinstance(affine, Affine) or not isinstance(scope.operation(step.inputs[0]), Concatenate):

@@ -1,8 +1,8 @@
 """Sums up the parts of a Concatenate that an Affine reads.
 
-Most parts of ensembles and unions are linear maps of one and the same value. An example: `[x A, x B, g(x)] @ W` is
-`x (A W₁ + B W₂) + g(x) W₃`, where `W₁`, `W₂` and `W₃` are the rows of `W` for each part. One Affine makes the first
-term, and one of `[first, g(x)]` adds them up; without `g`, the first is all.
+Most parts of ensembles and unions are linear maps of the same value. An example: `[x A, x B, g(x)] @ W` is
+`x (A W₁ + B W₂) + g(x) W₃`, where `W₁`, `W₂` and `W₃` are the rows of `W` for each part. One Affine computes the first
+term, and a second one, of `[first, g(x)]`, adds them up; without `g` the first Affine is enough.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from triton_regressors.kernels.plan.plan import Step
 
 
 def contract_parts(step: Step, scope: Scope) -> list[Step] | None:
-    """An Affine of a Concatenate is a sum over its parts, and the parts that are linear in one value are one map of it.
+    """Combine the parts of an Affine of a Concatenate that are linear in one value into one map of that value.
 
-    A selection of columns counts among them only where another part reads the whole value: NaN in a column that is not
-    selected has no effect.
+    A selection of columns counts as linear only if another part reads the whole value. Otherwise NaN in a column that
+    is not selected would have an effect.
     """
     affine = step.operation
     if not isinstance(affine, Affine) or not isinstance(scope.operation(step.inputs[0]), Concatenate):
@@ -57,7 +57,7 @@ def contract_parts(step: Step, scope: Scope) -> list[Step] | None:
 
 
 def _source(name: str, scope: Scope) -> str:
-    """Return the value that a value is linear in: what its Affine or Columns reads, or itself."""
+    """Return the value in which a value is linear: the input of its Affine or Columns, or the value itself."""
     match scope.operation(name):
         case Columns() | Affine(function="identity"):
             return scope.inputs(name)[0]
@@ -65,7 +65,7 @@ def _source(name: str, scope: Scope) -> str:
 
 
 def _linear(name: str, source: str, scope: Scope) -> Affine:
-    """Return the affine map that makes a value of its source."""
+    """Return the affine map from a value's source to the value."""
     width = scope.widths[source]
     operation = scope.operation(name) if name != source else None
     if isinstance(operation, Affine):

@@ -1,13 +1,13 @@
-"""What a plan costs, as a measure that every fusion lowers: so that fusing ends, whatever the plan.
+"""The cost of a plan, which every fusion lowers, so that fusing ends for every plan.
 
-Each count is a whole number that is not negative, and costs are compared field by field, the first field first. Of such
-costs there is no endless falling row. Why each fusion lowers it:
+Each count is a non-negative whole number, and costs are compared lexicographically, so no sequence of costs can fall
+for ever. Each fusion lowers the cost for this reason:
 
 - A step that is dropped saves its launches.
-- Two operations in a row that become one launch no more than the second did, and that step is nearer to the input. None
-  becomes a Scale that was not one, and what is made of a lookup was so before.
-- One step that becomes others does so only where the cost falls (`rewriting.of_steps`).
-- A polynomial that becomes a quadratic form or an Affine is one polynomial less, and everything else is as it was.
+- Two operations in a row that become one launch no more than the second did, and the resulting step is nearer to the
+  input. The result is a Scale only if one of the two was, and depends on a lookup only if one of them did.
+- One step becomes others only if the cost falls (`rewriting.of_steps`).
+- A polynomial that becomes a quadratic form or an Affine is one polynomial less, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from triton_regressors.kernels.plan.plan import INPUT, Plan
 class Cost(NamedTuple):
     """The cost of one plan.
 
-    `launches` are the kernels that it launches, where each part of a Concatenate counts as one, since it is written
-    once more. A fusion that saves none, since another step still reads what it would drop, lowers one of the others:
-    `beside`, the parts of each Concatenate that are scaled, and those that are made of a lookup (one that is both
-    counts twice); `depth`, the sum over the steps of the longest chain of steps that ends in it; `polynomials`, the
-    steps that expand a polynomial and contract it. An example: where two steps read a Scale and one of them takes it
-    in, the Scale stays for the other, and the first is one step nearer to the input.
+    `launches` counts kernel launches; each part of a Concatenate counts as one, since it is written once more. A fusion
+    saves no launch if another step still reads the step that it would drop; it then lowers one of the other counts.
+    `beside` counts the parts of each Concatenate that are scaled, and the parts that depend on a lookup (a part that is
+    both counts twice). `depth` is the sum over the steps of the longest chain that ends in each. `polynomials` counts
+    the steps that expand a polynomial and contract it. An example: if two steps read a Scale and one of them absorbs
+    it, the Scale stays for the other, and the first is one step nearer to the input.
     """
 
     launches: int
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
 
 
 def cost(plan: Plan) -> Cost:
-    """Return what a plan costs, with the steps that nobody reads."""
+    """Return the cost of a plan, including steps that no step reads."""
     depths = {INPUT: 0}
     scaled: set[str] = set()
     looked_up: set[str] = set()

@@ -1,4 +1,4 @@
-"""Drops steps that do nothing: those that change nothing, and those that nobody reads."""
+"""Drops steps without effect, and steps that no output needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triton_regressors.kernels.plan.plan import Plan, Step
 
 
 def drop_steps_without_effect(plan: Plan) -> Plan:
-    """Let readers of a step that changes nothing read its input."""
+    """Drop steps that change nothing; their readers read their inputs."""
     renamed: dict[str, str] = {}
     widths, steps = plan.widths(), []
     for step in plan.steps:

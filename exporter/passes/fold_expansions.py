@@ -1,4 +1,4 @@
-"""Folds what stands around an expansion into it, so that its features never reach memory."""
+"""Folds the operations before and after an expansion into it, so that its features never reach memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_into_expansion(first: Operation, second: Operation, width: int) -> Operation | None:
-    """Polynomials and point functions scale their input as they read it, and are contracted as they are made."""
+    """Fold scales and selections before an expansion into its reads, and an Affine after it into a contraction."""
     if any(isinstance(each, Polynomial) and each.single for each in (first, second)):
         return None
     match first, second:
@@ -55,14 +55,14 @@ def fold_into_expansion(first: Operation, second: Operation, width: int) -> Oper
 def _spread_scale(
     columns: Columns, op: Polynomial | PolynomialAffine | Quadratic, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scaling of all the columns, given that of the selected ones."""
+    """Return the scaling of all columns, given the scaling of the selected ones."""
     shift, factor = np.zeros(width), np.ones(width)
     shift[columns.indices], factor[columns.indices] = op.shift, op.factor
     return shift, factor
 
 
 def _spread_quadratic(columns: Columns, op: Quadratic, width: int) -> Quadratic:
-    """Return the quadratic form in all the columns, given that in the selected ones."""
+    """Return the quadratic form in all columns, given the form in the selected ones."""
     targets, kept = len(op.intercept), columns.indices
     form, linear = np.zeros((targets, width, width)), np.zeros((targets, width))
     row, column = np.meshgrid(kept, kept, indexing="ij")

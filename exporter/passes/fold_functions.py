@@ -1,4 +1,4 @@
-"""Applies a function of each element before the element is written."""
+"""Folds an elementwise function into the operation before it, which applies it before writing the element."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_function(first: Operation, second: Operation, width: int) -> Operation | None:
-    """A function of each element is applied before the element is written."""
+    """Fold an elementwise function into the operation before it."""
     if isinstance(first, TreeEnsemble) and first.output not in ("sum", "ordered"):
         return None
     plain = isinstance(second, Elementwise) and second.low is None and second.high is None

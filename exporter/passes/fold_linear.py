@@ -16,7 +16,7 @@ from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_linear(first: Operation, second: Operation, width: int) -> Operation | None:
-    """Two linear maps in a row are one, unless one rounds to float32 on the way."""
+    """Fold two linear maps in a row into one, unless one of them rounds to float32."""
     if any(isinstance(each, Scale) and each.single for each in (first, second)):
         return None
     if isinstance(first, Contraction) and first.function == "identity":
@@ -45,6 +45,6 @@ def fold_linear(first: Operation, second: Operation, width: int) -> Operation | 
 
 
 def _product_is_no_larger(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    """Return whether one matrix costs no more than two; small ones are folded in any case, to save a launch."""
+    """Return whether the product is no larger than both factors; small products always count, to save a launch."""
     product = first[0] * second[1]
     return product <= max(first[0] * first[1] + second[0] * second[1], SMALL)

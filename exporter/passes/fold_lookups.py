@@ -1,4 +1,4 @@
-"""Does what follows a lookup to its table, so that one-hot columns are never made."""
+"""Applies the operations after a lookup to its table, so that one-hot columns are never made."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.plan.plan import Operation
 
 MANY_KEYS = 2**12
-"""Lookups of so many keys in all are made at once, to save a launch."""
+"""The most keys of two lookups in a row that become one, to save a launch."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One lookup: the rows of the table for its keys `[K, T]`, for NaN and for any other number `[T]`."""
+    """One lookup: the table's rows for its keys `[K, T]`, its row for NaN `[T]` and for any other number `[T]`."""
 
     column: int
     keys: np.ndarray
@@ -43,7 +43,7 @@ class Part:
 
 
 def fold_lookup(first: Operation, second: Operation, width: int) -> Operation | None:
-    """Return what follows a lookup, done to its table; or a lookup of selected columns."""
+    """Fold the operation after a lookup into its table, or a selection of columns into the lookup that reads it."""
     if isinstance(second, Lookup) and isinstance(first, Columns):
         moved = [replace(part, column=int(first.indices[part.column])) for part in _parts(second)]
         return _lookup(moved, second.summed, second.function)
@@ -69,9 +69,9 @@ def fold_lookup(first: Operation, second: Operation, width: int) -> Operation | 
 
 
 def look_up_at_once(first: Operation, second: Operation, width: int) -> Operation | None:
-    """Return two lookups in a row as one, where it gets few keys: each lookup gets all those of the one it reads.
+    """Merge two lookups in a row if the result has few keys: each lookup gets all keys of the one that it reads.
 
-    It comes after every fusion: a linear map of one-hot columns adds up those of a feature, which one lookup makes.
+    This pass runs after every fusion, because a linear map of one-hot columns first merges the lookups of a feature.
     """
     if not isinstance(first, Lookup) or not isinstance(second, Lookup):
         return None
@@ -84,7 +84,7 @@ def look_up_at_once(first: Operation, second: Operation, width: int) -> Operatio
 
 
 def _composed(parts: list[Part], second: Lookup) -> Lookup:
-    """Return a lookup of what other lookups find as one of what these look up."""
+    """Return one lookup that composes `second` with the lookups `parts` that it reads."""
     composed = []
     for part in _parts(second):
         inner = parts[part.column]
@@ -117,7 +117,7 @@ def _lookup(parts: list[Part], summed: bool = False, function: str = "identity")
 
 
 def _changed(part: Part, op: Scale | Elementwise, index: int) -> Part:
-    """Return a part after a function of its one output column."""
+    """Return a part with a function applied to its only output column."""
     if isinstance(op, Scale):
         return part.through(lambda t: (t - op.shift[index]) * op.factor[index])
     return part.through(lambda t: op.reference({}, torch.from_numpy(np.atleast_2d(t))).numpy().reshape(t.shape))

@@ -1,4 +1,4 @@
-"""Folds what stands around an ensemble of trees into it."""
+"""Folds the operations before and after an ensemble of trees into it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triton_regressors.kernels.plan.plan import Operation
 
 
 def fold_into_trees(first: Operation, second: Operation, width: int) -> Operation | None:
-    """Trees read selected columns where they lie, and a linear map of leaf indicators sums the leaves' weights."""
+    """Have trees read selected columns in place, and sum the weights of leaves in place of an Affine of indicators."""
     match first, second:
         case Columns(), TreeEnsemble():
             feature = np.append(first.indices, -1)[second.feature].astype(np.int32)

@@ -1,6 +1,6 @@
 """Computes the layers of a neural network in one launch: see `kernels/ops/networks/dense_layers.py`.
 
-It comes after every fusion: linear maps before and after the network are in its layers by then.
+This pass runs after every fusion: linear maps before and after the network are part of its layers by then.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from triton_regressors.kernels.ops.networks.dense_layers import ACTIVATIONS, Den
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 MAX_WIDTH = 256
-"""Programs take so many features and units through all layers; wider layers keep a GPU busy one by one."""
+"""The most features and units of layers that are fused; wider layers keep a GPU busy one by one."""
 
 MAX_TARGETS = 32
-"""The last layer is summed target by target."""
+"""The most units of the last layer, which is summed target by target."""
 
 
 def fuse_dense_layers(plan: Plan, X: np.ndarray) -> Plan:
-    """Make each chain of Affine steps with the same function between them, read by nothing else, one step.
+    """Fuse each chain of Affine steps with one activation function into one step, if nothing else reads them.
 
-    `X`, `[rows, n_features]`, says where the features lie.
+    `X`, `[rows, n_features]`, shows which features lie far from zero.
     """
     makers = {step.output: step for step in plan.steps}
     readers: dict[str, int] = {}
@@ -56,7 +56,7 @@ def _chain(last: Step, makers: dict[str, Step], readers: dict[str, int]) -> list
 
 
 def _fits(step: Step) -> bool:
-    """Return whether a step is a layer of at most so many features."""
+    """Return whether a step is a layer of at most `MAX_WIDTH` features."""
     return isinstance(step.operation, Affine) and len(step.operation.weight) <= MAX_WIDTH
 
 

@@ -1,7 +1,7 @@
-"""Merges neighbours in a Concatenate that are alike maps of one value.
+"""Merges neighbours in a Concatenate that are maps of one value by the same operation.
 
-Ensembles and unions of transformers end in a Concatenate. An example: of `[x A, x B, g(x)]` the first two are one map
-`x [A B]`, so that one step makes both and two parts are put side by side, not three.
+Ensembles and unions of transformers end in a Concatenate. An example: the first two parts of `[x A, x B, g(x)]` are one
+map `x [A B]`, so that one step computes both, and the Concatenate has two parts instead of three.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from triton_regressors.kernels.plan.plan import Operation, Step
 
 
 def merge_neighbours(step: Step, scope: Scope) -> list[Step] | None:
-    """Neighbours in a Concatenate that are alike maps of one value are one map; a Concatenate in it is its parts."""
+    """Merge neighbours in a Concatenate that are maps of one value by the same operation, and flatten nested ones."""
     if not isinstance(step.operation, Concatenate):
         return None
     names = _flat(step.inputs, scope)
-    parts: list[tuple[str, str, Operation]] = []  # name, what it is made of and how; as it is, it selects all columns
+    parts: list[tuple[str, str, Operation]] = []  # name, source, operation; any other value selects all its columns
     merged: set[int] = set()
     for name in names:
         operation = scope.operation(name)
@@ -47,13 +47,13 @@ def merge_neighbours(step: Step, scope: Scope) -> list[Step] | None:
 
 
 def _flat(names: tuple[str, ...], scope: Scope) -> list[str]:
-    """Return the names with the parts of each Concatenate in its place."""
+    """Return the names, with each Concatenate replaced by its parts."""
     nested = [_flat(scope.inputs(n), scope) if isinstance(scope.operation(n), Concatenate) else [n] for n in names]
     return list(itertools.chain.from_iterable(nested))
 
 
 def _side_by_side(first: Operation, second: Operation) -> Operation | None:
-    """Return the operation that makes what both make of one value, side by side."""
+    """Return the operation whose output is both operations' outputs side by side, or None."""
     if isinstance(first, Columns) and isinstance(second, Columns):
         return Columns(np.concatenate([first.indices, second.indices]))
     if isinstance(first, Contraction) and isinstance(second, Contraction) and type(first) is type(second):

@@ -1,9 +1,9 @@
 """From a lowered plan to the one that is served: every pass, in order.
 
-A pass is a named, pure function of a plan that keeps what it computes, with a file in `passes/`. First the plan is
-specialised for the dtype of its input. Then it is fused: the fusions look at one step and what makes its input, fold in
+A pass is a named, pure function from plan to plan that keeps the answers, with a file in `passes/`. First the plan is
+specialised for the dtype of its input. Then it is fused: the fusions look at a step and the maker of its input, fold in
 float64, and run in order, again and again until none changes the plan. This ends, since each fusion lowers the plan's
-cost, which cannot fall for ever (`passes/cost.py`). Last the schedule is chosen, once, of what is left.
+cost, which cannot fall for ever (`passes/cost.py`). Last, the schedule of the remaining steps is chosen once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from triton_regressors.kernels.plan.plan import Plan
 
 @dataclass(frozen=True)
 class Pass:
-    """A named Plan → Plan function, which returns the very plan where it changes nothing."""
+    """A named Plan → Plan function, which returns the same object if it changes nothing."""
 
     name: str
     run: Callable[[Plan], Plan]
@@ -62,7 +62,7 @@ FUSIONS: tuple[Pass, ...] = (
 
 
 class Optimised(NamedTuple):
-    """A lowered plan and the plan after each pass that changed it, by its name; and how each step's precision came."""
+    """A lowered plan and the plan after each pass that changed it, by name, with the precision chosen for each step."""
 
     stages: list[tuple[str, Plan]]
     choices: dict[str, Choice]
@@ -74,7 +74,7 @@ def optimise(plan: Plan, X: np.ndarray, limit: float) -> Optimised:
     Args:
         plan: the lowered plan.
         X: a sample, `[rows, n_features]`, on which precision is measured.
-        limit: how far precision may move an output, in its standard deviations.
+        limit: the largest error of an output by reduced precision, in its standard deviations.
     """
     plan = specialise(plan, X.dtype.name)
     stages = [("lowered", plan), *fusion_stages(plan)]

@@ -1,12 +1,12 @@
-"""Chooses how each operation computes, of the precisions that it has.
+"""Chooses one of each operation's precisions.
 
-An operation computes in float64 unless something cheaper was measured to lose next to nothing. What its kernel would
-answer on the sample is computed at each of its precisions, the steps after it follow in float64, and the cheapest
-precision is chosen with which no output of the plan moves further than is allowed. Operations are tried in the plan's
-order, each beside the choices made before it: so it is the error of all choices together that is held to the limit.
+An operation computes in float64 unless a cheaper precision was measured to lose next to nothing. At each of its
+precisions its kernel's answer on the sample is emulated, and the steps after it follow in float64. The cheapest
+precision is chosen with which no output of the plan moves further than allowed. Operations are tried in the plan's
+order, each on top of the choices made before it, so the limit holds for the error of all choices together.
 
-A variance that a squared norm leaves is least at the points that the norm's functions are of, and loses most there.
-Therefore some of them are tried beside the sample; if it is not known which rows they are, the norm stays in float64.
+A variance computed from a squared norm is smallest at the points of the norm's functions, and loses most there.
+Therefore some of these points are tried beside the sample; if their rows are not known, the norm stays in float64.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRECISIONS = (DEFAULT_PRECISION, "fast")
 EXACT = 5e-7
 """The largest error that "exact" allows, in standard deviations: half a millionth, as a sample does not hold every row.
 
-In wider units it would be seen: an answer's last float32 place is about 1e-7 of its magnitude."""
+A wider limit would show: an answer's last float32 place is about 1e-7 of its magnitude."""
 
 SHARE_OF_TOLERANCE = 0.25
 """The share of the tolerance that "fast" allows; the rest is for rounding the input (`input_type.py`)."""
@@ -44,7 +44,7 @@ Values = Mapping[str, torch.Tensor]
 
 
 class Choice(NamedTuple):
-    """A step's precision, and how far the plan's outputs lie from float64's with it and all choices before it."""
+    """A step's precision, and the error of the plan's outputs against float64 with it and all choices before it."""
 
     precision: str
     error: float
@@ -57,15 +57,16 @@ def allowed_error(precision: str, tolerance: float) -> float:
 
 
 def choose_precision(plan: Plan, X: np.ndarray, limit: float) -> tuple[Plan, dict[str, Choice]]:
-    """Return the plan with each operation at the cheapest precision that the sample shows to be good enough, and why.
+    """Return the plan with each operation at the cheapest precision that suffices on the sample, and the choices.
 
     Args:
         plan: any plan.
         X: the sample, `[rows, n_features]`.
-        limit: how far an output may move by all choices together, in its standard deviations.
+        limit: the largest error of an output by all choices together, in its standard deviations.
 
     Returns:
-        The very plan where nothing cheaper was chosen, and the choice for each step that has one, by its value.
+        The plan, which is the same object if nothing cheaper was chosen, and the choice for each step that has one, by
+        its value.
     """
     choices = precision_choices(plan, X, limit)
     chosen = {
@@ -80,7 +81,7 @@ def choose_precision(plan: Plan, X: np.ndarray, limit: float) -> tuple[Plan, dic
 
 
 def precision_choices(plan: Plan, X: np.ndarray, limit: float) -> dict[str, Choice]:
-    """Return the choice for each step that has one, by the value that it makes."""
+    """Return the choice for each step that has one, by the step's value."""
     if all(len(step.operation.precisions()) == 1 for step in plan.steps):
         return {}
     run, near = _References(plan), rows_at_points(plan)
@@ -107,9 +108,9 @@ def precision_choices(plan: Plan, X: np.ndarray, limit: float) -> dict[str, Choi
 
 
 def rows_at_points(plan: Plan) -> np.ndarray:
-    """Return rows `[*, n_features]` at points that a squared norm of the plan is of; none where there is no such norm.
+    """Return rows `[*, n_features]` at points of the plan's squared norms; no rows if there is no such norm.
 
-    Of each function only those that read the plan's input are known to be rows.
+    Only the points of functions that read the plan's input are known to be rows.
     """
     if not any(isinstance(step.operation, SquaredNorm) for step in plan.steps):
         return np.zeros((0, plan.n_features))
@@ -123,7 +124,7 @@ def rows_at_points(plan: Plan) -> np.ndarray:
 
 
 def in_words(asked: str, limit: float, choices: Mapping[str, Choice]) -> str | None:
-    """Return what was asked for and chosen in a sentence; None where no operation has a choice."""
+    """Return a sentence on the precision asked for and the choices; None if no operation has a choice."""
     found = Counter(choice.precision for choice in choices.values())
     if not found:
         return None
@@ -136,14 +137,14 @@ def in_words(asked: str, limit: float, choices: Mapping[str, Choice]) -> str | N
 
 
 class _References:
-    """Computes steps of a plan by their references, in float64 from one to the next."""
+    """Computes steps of a plan by their references, with float64 values between them."""
 
     def __init__(self, plan: Plan) -> None:
         self._parameters = bind_parameters(plan, torch.device("cpu"), plain=True)
 
     @torch.inference_mode()
     def all(self, values: Values, steps: Sequence[Step], changed: str = INPUT) -> dict[str, torch.Tensor]:
-        """Return the values, and those of the steps that follow from a changed one, computed anew."""
+        """Return the values after recomputing the steps that depend on a changed one."""
         values, stale = dict(values), {changed}
         with one_thread():
             for step in steps:
@@ -157,7 +158,7 @@ class _References:
 def _largest_error(
     found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], scales: Mapping[str, np.ndarray]
 ) -> float:
-    """Return the largest difference in the columns' units; infinity where one is no number and the other is."""
+    """Return the largest difference in the columns' units; infinity if only one of two values is NaN."""
     largest = 0.0
     for name, y in expected.items():
         error = np.where(np.isnan(y) & np.isnan(found[name]), 0.0, np.abs(found[name] - y)) / scales[name]

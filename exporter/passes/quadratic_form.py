@@ -1,4 +1,4 @@
-"""Computes a polynomial of degree 2 as a quadratic form, which the matrix units do, and one of degree 1 as affine."""
+"""Computes a polynomial of degree 2 as a quadratic form on the matrix units, and one of degree 1 as affine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triton_regressors.kernels.plan.plan import Plan, Step
 
 
 def use_quadratic_form(plan: Plan) -> Plan:
-    """A polynomial of degree 2 is a quadratic form, which the matrix units compute, and one of degree 1 is affine."""
+    """Replace polynomials of degree 2 by quadratic forms, which the matrix units compute, and of degree 1 by Affine."""
     steps = tuple(
         Step(_form(step.operation), step.inputs, step.output)
         if isinstance(step.operation, PolynomialAffine) and step.operation.indices.shape[1] <= 2

@@ -1,7 +1,7 @@
 """Rewrites a plan in a pass: two operations in a row become one, or one step becomes others.
 
-Either way the plan's cost falls, see `cost.py`. What a rewritten step no longer reads stays in the plan as long as
-something else reads it.
+Either way the plan's cost falls, see `cost.py`. A step that a rewritten step no longer reads stays in the plan as long
+as something else reads it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from triton_regressors.exporter.passes.drop import without_dead_steps
 from triton_regressors.kernels.plan.plan import Operation, Plan, Step
 
 SMALL = 2**16
-"""Matrices of so many numbers are multiplied in any case, to save a launch."""
+"""Matrix products of at most this many numbers are always folded, to save a launch."""
 
 Pair = Callable[[Operation, Operation, int], "Operation | None"]
-"""`rule(first, second, width)`: one operation that does both on a matrix of that width, or None."""
+"""`rule(first, second, width)`: one operation that does both on a matrix of this width, or None."""
 
 
 class Scope:
-    """The plan being rewritten: who makes a value, who reads it, how wide it is, and names for new values."""
+    """The plan being rewritten: the maker, the readers and the width of each value, and names for new values."""
 
     def __init__(self, plan: Plan) -> None:
         self.widths = plan.widths()
@@ -36,7 +36,7 @@ class Scope:
         return self._makers[name].operation if name in self._makers else None
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """Return what the maker of a value reads."""
+        """Return the inputs of a value's maker."""
         return self._makers[name].inputs
 
     def readers(self, name: str) -> list[Operation]:
@@ -44,7 +44,7 @@ class Scope:
         return self._readers.get(name, [])
 
     def step(self, operation: Operation, inputs: tuple[str, ...], near: str) -> Step:
-        """Return a step that makes a value with a name of its own, like that of the value `near`."""
+        """Return a step whose value has a new name, derived from that of the value `near`."""
         name = next(f"{near}_{number}" for number in itertools.count() if f"{near}_{number}" not in self.widths)
         self.widths[name] = operation.output_width(*(self.widths[value] for value in inputs))
         step = self._makers[name] = Step(operation, inputs, name)
@@ -52,7 +52,7 @@ class Scope:
 
 
 def of_pairs(rule: Pair) -> Callable[[Plan], Plan]:
-    """Make a pass of a rule for two operations in a row; the second is then a step nearer to the input."""
+    """Make a pass of a rule for two operations in a row; the fused step is one step nearer to the input."""
 
     def run(plan: Plan) -> Plan:
         widths = plan.widths()
@@ -79,12 +79,12 @@ def of_steps(
 ) -> Callable[[Plan], Plan]:
     """Make a pass of a rewriting of one step.
 
-    A step is left as it is where the plan would cost no less or have more steps, since something else reads what the
-    step reads.
+    A step is left as it is if the plan would cost no less or have more steps, because something else reads the step's
+    inputs.
 
     Args:
-        rewrite: returns the steps in a step's place, or None to leave it.
-        may_add_steps: for a rewriting whose new steps write less than what it saves.
+        rewrite: returns the steps that replace a step, or None to leave it.
+        may_add_steps: for a rewriting whose new steps write less than it saves.
     """
 
     def run(plan: Plan) -> Plan:

@@ -1,6 +1,6 @@
-"""Scales parts of a Concatenate after it.
+"""Moves the scales of a Concatenate's parts behind it.
 
-An example: of `[scale(x), scale(g(x))]` both scales are one of `[x, g(x)]`, which the step that follows may take in.
+An example: both scales of `[scale(x), scale(g(x))]` become one scale of `[x, g(x)]`, which the next step may absorb.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from triton_regressors.kernels.plan.plan import Step
 
 
 def scale_afterwards(step: Step, scope: Scope) -> list[Step] | None:
-    """Parts of a Concatenate are scaled after it where all of them are, or where what reads it can scale by itself."""
+    """Scale after a Concatenate if all its parts are scaled alike, or if all its readers can absorb the scale."""
     if not isinstance(step.operation, Concatenate):
         return None
     scales = [scope.operation(name) for name in step.inputs]

@@ -1,4 +1,4 @@
-"""Makes only the columns that are selected afterwards."""
+"""Computes only the columns that are selected afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from triton_regressors.kernels.plan.plan import Operation
 
 
 def select_early(first: Operation, columns: Operation, width: int) -> Operation | None:
-    """Make only the columns that are selected afterwards."""
+    """Compute only the columns that are selected afterwards."""
     if not isinstance(columns, Columns):
         return None
     kept = columns.indices

@@ -1,6 +1,6 @@
-"""Selects columns as they are put side by side, so that a selection is not made first.
+"""Selects columns while they are concatenated, without a step of its own.
 
-It comes after every fusion: these know a Concatenate as all columns of what it reads.
+This pass runs after every fusion, as fusions assume that a Concatenate takes all columns of its inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from triton_regressors.kernels.plan.plan import Plan, Step
 
 
 def select_in_place(plan: Plan) -> Plan:
-    """Let each Concatenate read what its selections of columns are selected from."""
+    """Let each Concatenate select columns itself, from the inputs of the selections that it reads."""
     scope = Scope(plan)
     steps = [_selected(step, scope) for step in plan.steps]
     changed = any(new is not old for new, old in zip(steps, plan.steps, strict=True))

@@ -1,7 +1,7 @@
-"""What a plan may do because its input is float32: thresholds are rounded, and nothing is rounded twice.
+"""Specialises a plan for a float32 input: thresholds are rounded, and nothing is rounded twice.
 
 A lowering compares as the estimator does, in float64 or after rounding to float32. A float32 `x` is at most a threshold
-exactly where it is at most the largest float32 that is not above that threshold, and a float32 threshold shares a word
+if and only if it is at most the largest float32 that is not above that threshold, and a float32 threshold shares a word
 with the rest of its node.
 """
 
@@ -25,7 +25,7 @@ from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
 
 def specialise(plan: Plan, dtype: str) -> Plan:
-    """Return a lowered plan for an input of that dtype."""
+    """Return a lowered plan specialised for an input of this dtype."""
     if dtype != "float32":
         return dataclasses.replace(plan, dtype=dtype)
     single, renamed, steps = {INPUT}, {INPUT: INPUT}, []
@@ -46,7 +46,7 @@ def specialise(plan: Plan, dtype: str) -> Plan:
 
 
 def _keeps_float32(operation: Operation, exact: bool) -> bool:
-    """Return whether an operation makes nothing but float32 numbers, `exact` saying that it is given nothing else."""
+    """Return whether an operation's results are all float32 numbers; `exact` says whether its inputs are."""
     match operation:
         case Columns() | Concatenate():
             return exact

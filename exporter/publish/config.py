@@ -35,7 +35,7 @@ STAGED_NUMBERS = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOptions(Batching):
-    """The Triton server's options for an entry, as `export` says; None leaves the default, or what an entry has.
+    """The Triton server's options for an entry, as in `export`; None leaves the default, or the entry's own setting.
 
     If an existing entry has several instance groups, on different GPUs say, `instances` and `instance_kind` are set
     in each of them: two groups with instances=3 are three copies on each group's GPUs. A group keeps the GPUs that it
@@ -64,7 +64,7 @@ class ServingOptions(Batching):
                 raise self.refusal(f"{name} must be one of {', '.join(accepted)}, not {value!r}.")
 
     def refusal(self, reason: str) -> ExportError:
-        """Return the `ExportError` that says why an option cannot be."""
+        """Return the `ExportError` that says why an option is refused."""
         return ExportError(reason)
 
     def apply(self, config: Any) -> Any:
@@ -110,10 +110,10 @@ def make_config(
 ) -> Any:
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
 
-    Two parameters tell clients of the columns, as JSON objects of each tensor's name: `columns` has their names, where
-    they have some, and `categories` the places of those whose numbers are categories, which must not be rounded: all
-    but those that are float32 in the sample. A third, `checks_columns`, tells that requests may say which they were
-    made for. A fourth, `answers_column`, tells that `predict` answers one target as `[rows, 1]`.
+    Two parameters tell clients of the columns, as JSON objects keyed by tensor name. `columns` has their names, if they
+    have some. `categories` has the places of columns whose numbers are categories and must not be rounded, without
+    those that are float32 in the sample. A third, `checks_columns`, says that a request may name the columns that it
+    was made for. A fourth, `answers_column`, says that `predict` answers one target as `[rows, 1]`.
     """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
@@ -148,11 +148,11 @@ def make_config(
 
 
 def for_next_version(config: Any, mine: Any) -> Any:
-    """Return a copy of an entry's `ModelConfig` that tells clients of its next version, whose own is `mine`.
+    """Return a copy of an entry's `ModelConfig` that describes its next version to clients; `mine` is that version's.
 
-    The shape of answers is the new version's. Names are added where the entry had none. The places of categories are
-    the new version's; where older versions are served beside it, theirs too: what is a category of one of them must
-    not be rounded.
+    The shape of answers is the new version's. Names are added if the entry had none. The places of categories are the
+    new version's. If older versions are served beside it, their places are added, since a column that holds categories
+    in any served version must not be rounded.
     """
     changed = copy.deepcopy(config)
     if COLUMNS in mine.parameters:

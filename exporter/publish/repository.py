@@ -1,12 +1,13 @@
 """Writes entries into a model repository, so that a server never sees half of one.
 
-A version is written beside the repository, where no server looks, and moved into place by one rename; a new entry comes
-with its config.pbtxt in the same rename, and an existing entry's config.pbtxt is replaced by one rename. Where nothing
-can be written beside the repository on its own file system (a volume mounted there, say), the version is written into a
-hidden directory in it; a server that polls at that moment logs that the directory is no model, and goes on.
+A version is written beside the repository, out of the server's sight, and moved into place by one rename. A new entry
+comes with its config.pbtxt in the same rename, and an existing entry's config.pbtxt is replaced by one rename. If
+nothing can be written beside the repository on its own file system (a volume mounted there, say), the version is
+written into a hidden directory in it; a server that polls at that moment logs that the directory is not a model, and
+goes on.
 
-Exports to one name may run at once: each takes the next free number. What an export that was killed left behind, a
-hidden directory that no living process has locked, the next export removes.
+Exports to one name may run at once: each takes the next free number. An export that was killed leaves behind a hidden
+directory that no living process has locked; the next export removes it.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def check_target(
 
 
 def check_version(directory: Path, version: int | None) -> None:
-    """Raise `ExportError` if a version is none, or an entry in this directory has it."""
+    """Raise `ExportError` if a version number is invalid, or an entry in this directory has it already."""
     if version is None:
         return
     if type(version) is not int or version < 1 or version_number(str(version)) is None:
@@ -88,9 +89,9 @@ def check_version(directory: Path, version: int | None) -> None:
 
 
 def input_type(repository: Path, name: str) -> str | None:
-    """Return "fp32" or "fp64" as the numbers of the entry of this name are, or None if there is no such entry."""
+    """Return the type of numbers of the entry of this name, "fp32" or "fp64", or None if there is no such entry."""
     directory = repository / name
-    if not os.path.isfile(directory / "config.pbtxt"):  # which is False, and no error, for a path that is too long
+    if not os.path.isfile(directory / "config.pbtxt"):  # False, rather than an error, for a path that is too long
         return None
     types = {tensor.name: tensor.data_type for tensor in _read_config(directory).input}
     return {model_config_pb2.TYPE_FP32: "fp32", model_config_pb2.TYPE_FP64: "fp64"}.get(types.get(NUMBERS, 0))
@@ -99,7 +100,7 @@ def input_type(repository: Path, name: str) -> str | None:
 def columns_taken(repository: Path, name: str) -> tuple[str, ...]:
     """Return the names of the columns of numbers that the entry of this name takes; none if there is no such entry.
 
-    Entries of former releases take columns that the model drops, and so do their next versions.
+    Entries of former releases take columns that the model drops; their next versions take these columns too.
     """
     directory = repository / name
     if not os.path.isfile(directory / "config.pbtxt"):
@@ -121,10 +122,10 @@ def publish(
     version: int | None = None,
     profile: RowProfile | None = None,
 ) -> Entry:
-    """Write the plan, which `document` holds too, as the next version of an entry, or as this one, and return it.
+    """Write the plan, which `document` holds too, as the next version of an entry, or as `version`, and return it.
 
-    A new entry gets a config.pbtxt of its own; an existing one keeps its config.pbtxt but for the options that are
-    given, and for what clients must know of the new version's columns.
+    A new entry gets a config.pbtxt of its own. An existing entry keeps its config.pbtxt, apart from the given options
+    and the parameters that describe the new version's columns to clients.
     """
     interface = document.inputs, plan.output_widths(), document.provenance.feature_names
     column = bool(document.answers_column)
@@ -143,24 +144,25 @@ def publish(
                 written.rename(repository / name)
                 return Entry(repository / name, first)
             except OSError as error:
-                if error.errno not in TAKEN:  # else another export was first
+                if error.errno not in TAKEN:  # otherwise another export was first
                     raise
 
 
 @contextmanager
 def staged(repository: Path) -> Iterator[Path]:
-    """Make a repository where there is none, and yield a directory to write in that a rename moves into it.
+    """Make the repository if it does not exist, and yield a directory to write in that a rename moves into it.
 
-    Whatever is left of the directory when the block ends, by a signal even, goes.
+    Anything left in the directory when the block ends, even by a signal, is removed.
     """
     with _taken_back_on_signals(), _made(repository), _staging(repository) as staging:
         yield staging
 
 
 def _add_version(written: Path, directory: Path, options: ServingOptions, mine: Any, version: int | None) -> Entry:
-    """Move the version's directory `written` into an entry as its next one, or as this one.
+    """Move the version's directory `written` into an entry as its next version, or as `version`.
 
-    The entry's config.pbtxt gets the given options, and what `mine`, the version's own, tells clients of its columns.
+    The entry's config.pbtxt gets the given options, and the parameters in `mine`, the version's own configuration, that
+    describe its columns to clients.
     """
     check_version(directory, version)
     newest = max(versions(directory), default=0)
@@ -188,9 +190,9 @@ def _add_version(written: Path, directory: Path, options: ServingOptions, mine: 
 
 @contextmanager
 def _taken_back_on_signals() -> Iterator[None]:
-    """On SIGTERM or SIGHUP leave the block as by an exception, so that nothing of it stays, then end by the signal.
+    """On SIGTERM or SIGHUP leave the block as by an exception, so that it cleans up, then end by the signal.
 
-    A signal that the program handles or ignores, and those of a program that exports in another thread, are left alone.
+    Signals that the program handles or ignores are left alone, and all signals if the export runs in another thread.
     """
     received: list[int] = []
 
@@ -215,7 +217,7 @@ def _taken_back_on_signals() -> Iterator[None]:
 
 @contextmanager
 def _made(directory: Path) -> Iterator[None]:
-    """Make a directory and its parents for the block, and take back those that were not there if the block fails."""
+    """Make a directory and its parents for the block, and remove the ones made here if the block fails."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -229,9 +231,9 @@ def _made(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _staging(repository: Path) -> Iterator[Path]:
-    """Yield an empty directory on the repository's file system, beside the repository where that can be.
+    """Yield an empty directory on the repository's file system, beside the repository if possible.
 
-    It is locked while this process lives; those that no one has locked any more are removed first.
+    It is locked while this process lives. Directories that are no longer locked are removed first.
     """
     beside = repository.resolve().parent
     same = os.access(beside, os.W_OK) and beside.stat().st_dev == repository.stat().st_dev
@@ -257,9 +259,9 @@ def _make_locked(parent: Path) -> tuple[Path, int]:
         staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=parent))
         with suppress(FileNotFoundError):
             lock = _open(staging)
-            with suppress(OSError):  # where a file system has no locks, no one can take this one for stale either
+            with suppress(OSError):  # without locks on this file system, no export can take this one for stale either
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            if staging.exists():  # else another export had locked it first, and took it for stale
+            if staging.exists():  # otherwise another export had locked it first, and took it for stale
                 return staging, lock
             os.close(lock)
 
@@ -278,7 +280,7 @@ def _read_config(directory: Path) -> Any:
 
 
 def _interface(config: Any, named: bool) -> str:
-    """Return what clients of a model depend on, in words, with the columns' names if they count."""
+    """Return the inputs and outputs that clients of a model depend on, in words, with column names if `named`."""
     inputs = ", ".join(
         f"{tensor.name} {model_config_pb2.DataType.Name(tensor.data_type).removeprefix('TYPE_')} {list(tensor.dims)}"
         for tensor in config.input

@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Compute the same in torch eager, TorchScript, torch.compile, the Triton language and CUDA C++.
 
-    On a GPU every level is checked against float64, then measured: time, memory, launches and what compiling took.
-    Without one the levels that there are give their answers on small sizes, the Triton language by its interpreter.
+    On a GPU every level is checked against float64, then measured: time, memory, launches and compile time.
+    Without a GPU the available levels answer small sizes, the Triton language by its interpreter.
 
     Examples:
         python -m gallery levels

@@ -12,7 +12,7 @@ def command(
 ) -> None:
     """Run the six puzzles in Numba CUDA beside the Triton language: their errors and, on a GPU, their times.
 
-    Needs Numba, which `pip install 'triton-regressors[gallery]'` brings. Without a GPU Numba's simulator runs them.
+    Needs Numba, which `pip install 'triton-regressors[gallery]'` installs. Without a GPU Numba's simulator runs them.
 
     Examples:
         python -m gallery puzzles

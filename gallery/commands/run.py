@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Check an exhibit against its reference in float64 and, on a GPU, time it beside its peers.
 
-    Without a GPU the kernels run through the interpreter of the Triton language, which says nothing of their speed.
+    Without a GPU the kernels run through the interpreter of the Triton language, which says nothing about their speed.
 
     Examples:
         python -m gallery run softmax

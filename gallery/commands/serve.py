@@ -19,9 +19,9 @@ def command(
 ) -> None:
     """Write exhibits as entries of a model repository, and serve it on this machine's loopback address, until Ctrl-C.
 
-    Entries hold all that they need: the repository can be copied to any Triton server with torch and triton. On a GPU
-    the first request of a new size waits for kernels to be compiled and tuned; without one the interpreter of the
-    Triton language runs them. `python -m gallery query` asks what is served.
+    Entries are self-contained: the repository can be copied to any Triton server with torch and triton. On a GPU the
+    first request of a new size waits for kernels to be compiled and tuned; without one the interpreter of the Triton
+    language runs them. `python -m gallery query` queries the served exhibits.
 
     Examples:
         python -m gallery serve

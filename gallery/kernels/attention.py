@@ -1,19 +1,19 @@
-"""Attention: every query asks all keys, and gets the mean of their values, weighted by how well query and key agree.
+"""Attention: for every query the mean of all values, weighted by how well query and key agree.
 
 Mathematics: oᵢ = Σⱼ pᵢⱼ vⱼ with pᵢⱼ = exp(sᵢⱼ) / Σₖ exp(sᵢₖ) and sᵢⱼ = qᵢ · kⱼ / √d; causal: only j ≤ i.
 q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Kept for the gradient: Lᵢ = ln Σⱼ exp(sᵢⱼ).
 Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
-Lesson: why s is never written to memory. It has queries × keys elements, and at 8,192 tokens to write and read
-it would take longer than all products. A program keeps a block of queries, takes one block of keys and values after
-the other, and corrects what it has when a larger s appears: the *online softmax* (Milakov and Gimelshein, 2018).
+Lesson: why s is never written to memory. It has queries × keys elements, and at 8,192 tokens writing and reading it
+would take longer than all products. A program keeps a block of queries, takes one block of keys and values after the
+other, and rescales its sums when a larger s appears: the *online softmax* (Milakov and Gimelshein, 2018).
 - Why subtract the maximum? exp(89) is infinite in float32, and exp(s − max) never exceeds 1. The maximum of the blocks
   so far is enough: when a block raises it, the sums so far are multiplied by exp(old maximum − new one).
 - Why powers of two? The hardware's function is 2ˣ: log₂ e is multiplied into the scale once.
-- Why two loops? Only blocks that the diagonal or the last key cuts need masks; the others are spared the comparisons.
-- Why keep L? It is maximum and sum in one number, all that the gradient needs to make any p again.
-`attention_hopper.py` is what Hopper runs in 16 bits: tensor descriptors, and warps that have different duties.
-In the product: `kernels/ops/points/sum_kernel.py` sums functions of rows and points over blocks of points as this does
-over keys.
+- Why two loops? Only blocks that the diagonal or the last key cuts need masks; the others need no comparisons.
+- Why keep L? It combines maximum and sum in one number, from which the gradient can compute any p again.
+Hopper runs `attention_hopper.py` in 16 bits: tensor descriptors, and warps with different duties.
+In the product: `kernels/ops/points/sum_kernel.py` sums functions of rows and points over blocks of points as this
+kernel does over keys.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CHOICES = (
 
 
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False) -> torch.Tensor:
-    """Return o; s is written out."""
+    """Return o, with s written to memory."""
     s = q @ k.mT / math.sqrt(q.shape[-1])
     if causal:
         s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf)
@@ -75,7 +75,7 @@ def attention_kernel(
     BM: tl.constexpr,
     BN: tl.constexpr,
 ):
-    """Make one block of queries of one head; under the diagonal, where there are most keys, first."""
+    """Compute one block of queries of one head; with a diagonal, the blocks with most keys come first."""
     head, tile = place(tl.cdiv(queries, BM), CAUSAL)
     start = tile * BM
     row = start + tl.arange(0, BM)
@@ -136,7 +136,7 @@ def over_keys(
 
 
 def demand_attention(**tensors: torch.Tensor) -> None:
-    """Raise `TypeError` or `ValueError` unless q, k and v have types and shapes that are accepted."""
+    """Raise `TypeError` or `ValueError` unless the types and shapes of q, k and v are accepted."""
     demand_alike(FLOATS, **tensors)
     q = tensors["q"]
     demand_shape("q", q, -1, -1, -1, -1)
@@ -199,9 +199,10 @@ def attention(
     """Return o of q's shape and type, float32, float16 or bfloat16; tensors of any strides are copied into rows first.
 
     q [batch, heads, queries, d], k and v [batch, heads, keys, d], d 64 or 128. Without keys o is 0.
-    `causal`: query i asks the keys up to i. float16 and bfloat16 on a Hopper GPU are for kernels with warps of
-    different duties; all else, and these too if `portable`, for kernels that every GPU runs. Gradients are by kernels
-    of ours too, and the same bits each time. Raises `TypeError` or `ValueError` for other types and shapes.
+    `causal`: query i only sees the keys up to i. On a Hopper GPU float16 and bfloat16 are computed by kernels with
+    warps of different duties; in all other cases, and with `portable`, by kernels that every GPU runs. Gradients are
+    computed by kernels too, with the same bits each time. Raises `TypeError` or `ValueError` for other types and
+    shapes.
     """
     return attention_with_logarithms(q, k, v, causal, portable)[0]
 
@@ -217,7 +218,7 @@ def sample(
 
 
 def by_torch(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    """Return o by one of torch's own kernels, of which each takes some types on some GPUs."""
+    """Return o by one of torch's own kernels, each of which takes some types on some GPUs."""
     with sdpa_kernel(backend):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 

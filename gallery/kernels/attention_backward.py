@@ -1,15 +1,15 @@
-"""The gradients of attention: the probabilities are computed again, and each of two kernels owns what it sums.
+"""The gradients of attention: the probabilities are computed again, by two kernels that each own their sums.
 
 Mathematics: with pᵢⱼ = exp(sᵢⱼ − Lᵢ) from what the forward kept, Dᵢ = doᵢ · oᵢ and dsᵢⱼ = pᵢⱼ (doᵢ · vⱼ − Dᵢ):
 dvⱼ = Σᵢ pᵢⱼ doᵢ, dkⱼ = Σᵢ dsᵢⱼ qᵢ / √d, dqᵢ = Σⱼ dsᵢⱼ kⱼ / √d. Shapes as in `attention.py`; L and D
 [batch, heads, queries]. Dao, "FlashAttention-2", 2023, section 3.1.2.
-Lesson: why compute p again? It has queries × keys elements; to read them would take longer than to make them
-from q, k and one number of each query, in which maximum and sum are merged: no second softmax is needed. And softmax's
-gradient, pᵢⱼ (dpᵢⱼ − Σₖ pᵢₖ dpᵢₖ), asks for a sum over all keys, but that is doᵢ · oᵢ, a sum over d.
-dk and dv sum over queries, dq over keys. One kernel would make all products once, five of them, but must add to dq from
-every block of keys: atomically, in an order that differs from run to run. Two kernels, one that owns keys and one that
-owns queries, make s and do · v twice, seven products in all, and give the same bits each time.
-In the product: `kernels/ops/points/pairwise_affine.py` too computes anew what would be large to keep.
+Lesson: why compute p again? It has queries × keys elements; reading them would take longer than computing them from q,
+k and one number of each query, which combines maximum and sum, so that no second softmax is needed. Softmax's
+gradient, pᵢⱼ (dpᵢⱼ − Σₖ pᵢₖ dpᵢₖ), has a sum over all keys, but this sum is doᵢ · oᵢ, a sum over d.
+dk and dv sum over queries, dq over keys. One kernel would compute the five products once, but would have to add to dq
+from every block of keys: atomically, in an order that differs from run to run. Two kernels, one that owns keys and one
+that owns queries, compute s and do · v twice, seven products in all, and give the same bits each time.
+In the product: `kernels/ops/points/pairwise_affine.py` also recomputes values that would be too large to keep.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gallery.tuning import Choice, tuned
 
 LOG2_E = math.log2(math.e)
 WIDEST = 128
-"""The most queries of a block, to a multiple of which what is kept of each is padded."""
+"""The most queries of a block; the numbers kept for each query are padded to a multiple of it."""
 
 KEY_CHOICES = (
     Choice("small tiles", "fit the shared memory of every GPU, and of float32", {"BM": 32, "BN": 32}, 4, 1),
@@ -50,7 +50,7 @@ def place(tiles, LAST_FIRST: tl.constexpr):
 
 @triton.jit
 def load_rows(x, first, rows, D: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr):
-    """Return a block of x [rows, D], zero beyond the last row if `MASKED`; else there must be none beyond."""
+    """Return a block of x [rows, D], zero beyond the last row if `MASKED`; otherwise it must end before that."""
     row = first + tl.arange(0, BLOCK)
     at = x + row[:, None] * D + tl.arange(0, D)[None, :]
     if MASKED:
@@ -68,7 +68,7 @@ def store_rows(x, value, first, rows, D: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def numbers_kernel(o, do, kept, logs, dots, queries, padded, D: tl.constexpr, ROWS: tl.constexpr):
-    """Write of every query L in units of ln 2, and D; o, do: [batch * heads, queries, D], out: [batch * heads, padded].
+    """Write each query's L in units of ln 2, and D; o, do: [batch * heads, queries, D], out: [batch * heads, padded].
 
     L of a query beyond the last is infinite, which makes its p zero.
     """
@@ -102,7 +102,7 @@ def of_keys_kernel(
     BM: tl.constexpr,
     BN: tl.constexpr,
 ):
-    """Make dk and dv of one block of keys of one head."""
+    """Compute dk and dv of one block of keys of one head."""
     head, tile = place(tl.cdiv(keys, BN), False)
     start = tile * BN
     key_block = load_rows(k + head * keys * D, start, keys, D, BN, True)
@@ -155,7 +155,7 @@ def of_queries_kernel(
     q, k, v, do, dq, logs, dots, queries, padded, keys, scale,
     D: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Make dq of one block of queries of one head; arguments as above."""
+    """Compute dq of one block of queries of one head; arguments as above."""
     head, tile = place(tl.cdiv(queries, BM), CAUSAL)
     start = tile * BM
     row = start + tl.arange(0, BM)
@@ -230,7 +230,7 @@ def over_keys(
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor in rows, from an address on that descriptors accept."""
+    """Return the tensor in rows, at an address that descriptors accept."""
     tensor = tensor.contiguous()
     return tensor.clone() if tensor.data_ptr() % 16 else tensor
 

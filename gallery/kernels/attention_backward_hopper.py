@@ -1,11 +1,11 @@
 """The gradients of attention for Hopper: `attention_backward.py` with warps of different duties, in Gluon.
 
 Mathematics and shapes are those of `attention_backward.py`, the duties those of `attention_hopper.py`.
-Lesson: what is owned stays in registers, and so does what multiplies it. p and ds come out of one product in the
-very arrangement in which the next takes its left factor, if a group's rows are what the sums are owned by: keys for dk
-and dv, for which s is computed as k qᵀ, and queries for dq. Nothing passes between groups, and shared memory, whose
-bandwidth is the next limit after the matrix units, holds only what is multiplied from the right.
-L and D come with their block of queries, as a thread has no registers left to load them early.
+Lesson: the sums that a group owns stay in registers, and so do their left factors. p and ds come out of one product in
+exactly the layout in which the next product takes its left factor, if a group's rows own the sums: keys for dk and dv,
+for which s is computed as k qᵀ, and queries for dq. No data passes between groups, and shared memory, whose bandwidth
+is the next limit after the matrix units, only holds right factors.
+L and D are loaded with their block of queries, as a thread has no registers left to load them early.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from gallery.kernels.attention_hopper import GROUPS, describe, new_barriers, store_tile
 
 OWN = gl.constexpr(64)
-"""Keys, or queries, that a group owns."""
+"""The number of keys, or queries, that a group owns."""
 QUERIES = gl.constexpr(64)
-"""Queries of a block, for a group that owns keys."""
+"""The number of queries in a block, for a group that owns keys."""
 KEYS = gl.constexpr(128)
-"""Keys of a block, for a group that owns queries."""
+"""The number of keys in a block, for a group that owns queries."""
 STAGES = gl.constexpr(2)
 """The number of blocks that shared memory holds at once."""
 
 
 @gluon.jit
 def head_and_tile(tiles, LAST_FIRST: gl.constexpr):
-    """Return which a program makes; programs of a head are neighbours, as they read the same keys."""
+    """Return a program's head and tile; programs of a head are neighbours, as they read the same keys."""
     tile = gl.program_id(0) % tiles
     return gl.program_id(0) // tiles, tiles - 1 - tile if LAST_FIRST else tile
 
 
 @gluon.jit
 def bring(owned, others, numbers, tiles, barriers, place, BLOCK: gl.constexpr, D: gl.constexpr):
-    """Bring what the groups own of two tensors, then blocks of two others, with the `numbers` of their rows if any."""
+    """Load the groups' own rows of two tensors, then blocks of two others, with the `numbers` of their rows if any."""
     full, first_full, second_full, empty = barriers
     head, start, first, blocks, _ = place
     mbarrier.expect(full.index(0), 2 * GROUPS * OWN * D * 2)
@@ -69,7 +69,7 @@ def bring(owned, others, numbers, tiles, barriers, place, BLOCK: gl.constexpr, D
 
 @gluon.jit
 def own_keys(dk, dv, tiles, barriers, place, scale, D: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr):
-    """Make dk and dv of one group's keys; blocks are [keys, queries]."""
+    """Compute dk and dv of one group's keys; blocks are [keys, queries]."""
     k_tiles, v_tiles, q_tiles, do_tiles, log_tiles, dot_tiles = tiles
     full, q_full, do_full, empty = barriers
     head, start, first, blocks, _ = place
@@ -112,7 +112,7 @@ def own_keys(dk, dv, tiles, barriers, place, scale, D: gl.constexpr, CAUSAL: gl.
 def of_keys_hopper_kernel(
     q, k, v, do, dk, dv, logs, dots, queries, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr
 ):  # fmt: skip
-    """Make dk and dv of the keys of both groups of one head; tensors are descriptors."""
+    """Compute dk and dv of the keys of both groups of one head; tensors are descriptors."""
     head, tile = head_and_tile(gl.cdiv(keys, OWN * GROUPS), False)
     start = tile * OWN * GROUPS
     first = start // QUERIES * QUERIES if CAUSAL else 0
@@ -143,7 +143,7 @@ def own_queries(
     dq, logs, dots, tiles, barriers, place, scale,
     D: gl.constexpr, CAUSAL: gl.constexpr, EVEN: gl.constexpr, GROUP: gl.constexpr,
 ):  # fmt: skip
-    """Make dq of one group's queries; blocks are [queries, keys]."""
+    """Compute dq of one group's queries; blocks are [queries, keys]."""
     q_tiles, do_tiles, k_tiles, v_tiles = tiles
     full, k_full, v_full, empty = barriers
     head, start, _, blocks, keys = place
@@ -188,7 +188,7 @@ def own_queries(
 def of_queries_hopper_kernel(
     q, k, v, do, dq, logs, dots, queries, padded, keys, scale, D: gl.constexpr, CAUSAL: gl.constexpr, EVEN: gl.constexpr
 ):  # fmt: skip
-    """Make dq of the queries of both groups of one head; tensors are descriptors, but logs and dots."""
+    """Compute dq of the queries of both groups of one head; tensors are descriptors, except logs and dots."""
     head, tile = head_and_tile(gl.cdiv(queries, OWN * GROUPS), CAUSAL)
     start = tile * OWN * GROUPS
     end = gl.minimum(start + OWN * GROUPS, keys) if CAUSAL else keys

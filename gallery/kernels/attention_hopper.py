@@ -2,23 +2,23 @@
 
 Mathematics and shapes are those of `attention.py`; float16 and bfloat16. Shah, Bikshandi, Zhang, Thakkar, Ramani and
 Dao, "FlashAttention-3", 2024. Gluon is the layer of the Triton language in which layouts, barriers and the duties of
-warps are written out; its interpreter does not run such kernels.
+warps are explicit; its interpreter does not run such kernels.
 Lesson: matrix units and exponentials are different hardware, and a loop that waits for one before it begins with
 the other uses each half of the time.
-- *Descriptors*: one thread asks for a block by its corner, a unit of its own brings it, zeros beyond the end.
-- *Warps of different duties*: one warp brings blocks, and needs 24 registers a thread; two groups of four warps
-  compute, with 240 each, which is what a block of s, one of p and the sums need. They meet at barriers in shared
-  memory: a place is full, or empty again. They ask for products in turns: while one group is at its exponentials, the
-  other has the matrix units.
-- *Products that are waited for late*: within a group, p v of the last block runs while this block's exponentials are
-  computed. A product reads p from registers until it is done, so these must not be written before.
-- *Programs that stay*: there are as many as multiprocessors, and each makes a tile of queries after the other. While
-  an answer is on its way to memory, what the next one is made of is on its way here. Causal tiles differ in how many
-  keys they see: the longest come first, who had the longest of a round gets the shortest of the next, and so all
-  programs end at about the same time.
-Blocks come from the last to the first: only that one, before the loop, needs a mask.
-In the product: `kernels/ops/networks/int8_device.py` chooses what the matrix units multiply, and leaves when to the
-compiler.
+- *Descriptors*: one thread asks for a block by its corner, and a copy engine loads it, with zeros beyond the end.
+- *Warps of different duties*: one warp loads blocks, and needs 24 registers a thread; two groups of four warps
+  compute, with 240 each, enough for a block of s, one of p and the sums. They meet at barriers in shared memory: a
+  place is full, or empty again. They request products in turns: while one group computes its exponentials, the other
+  uses the matrix units.
+- *Late waits for products*: within a group, p v of the last block runs while this block's exponentials are computed. A
+  product reads p from registers until it is complete, so these must not be written before.
+- *Persistent programs*: there are as many as multiprocessors, and each computes one tile of queries after the other.
+  While an answer is on its way to memory, the inputs of the next one are loaded. Causal tiles see different numbers of
+  keys: the longest come first, and the program with the longest tile of a round gets the shortest of the next, so that
+  all programs end at about the same time.
+Blocks come from the last to the first: only the last one, before the loop, needs a mask.
+In the product: `kernels/ops/networks/int8_device.py` chooses what the matrix units multiply, and leaves the schedule to
+the compiler.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from gallery.descriptors import describable, multiprocessors
 HEAD_SIZES = (64, 128)
 
 ROWS = gl.constexpr(64)
-"""Queries of a group."""
+"""The number of queries of a group."""
 KEYS = gl.constexpr(128)
-"""Keys of a block."""
+"""The number of keys in a block."""
 GROUPS = gl.constexpr(2)
 
 
 @gluon.jit
 def new_barriers(count: gl.constexpr, arrivals: gl.constexpr):
-    """Return barriers, each of which opens after so many arrivals, again and again."""
+    """Return barriers, each of which opens after a number of arrivals, again and again."""
     found = gl.allocate_shared_memory(gl.int64, [count, 1], mbarrier.MBarrierLayout())
     for slot in gl.static_range(count):
         mbarrier.init(found.index(slot), count=arrivals)
@@ -60,7 +60,7 @@ def new_barriers(count: gl.constexpr, arrivals: gl.constexpr):
 
 @gluon.jit
 def place_of(turn, all_heads, queries, keys, CAUSAL: gl.constexpr):
-    """Return head, first query and blocks of keys of a turn: head by head, or causal the longest of all heads first."""
+    """Return head, first query and blocks of keys of a turn: head by head, or, if causal, the longest of all first."""
     tiles = gl.cdiv(queries, ROWS * GROUPS)
     if CAUSAL:
         head = turn % all_heads
@@ -75,13 +75,13 @@ def place_of(turn, all_heads, queries, keys, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def after(turn):
-    """Return a program's next turn: who had the longest tile of a round gets the shortest of the next."""
+    """Return a program's next turn: the program with the longest tile of a round gets the shortest of the next."""
     return turn + 2 * (gl.num_programs(0) - turn % gl.num_programs(0)) - 1
 
 
 @gluon.jit
 def bring(q, k, v, tiles, barriers, sizes, D: gl.constexpr, CAUSAL: gl.constexpr):
-    """Bring the queries of every turn, and its blocks of keys and values from the last to the first."""
+    """Load the queries of every turn, and its blocks of keys and values from the last to the first."""
     query_tiles, _, key_tiles, value_tiles = tiles
     q_full, k_full, k_empty, v_full, v_empty, _ = barriers
     heads, all_heads, queries, keys, turns = sizes
@@ -100,7 +100,7 @@ def bring(q, k, v, tiles, barriers, sizes, D: gl.constexpr, CAUSAL: gl.constexpr
             mbarrier.expect(k_full.index(slot), KEYS * D * 2)
             tma.async_copy_global_to_shared(k, [batch, head, at, 0], k_full.index(slot), key_tiles.index(slot))
             if i == 0:
-                # The product with the last block of keys is done, so the queries of the turn before are free.
+                # The product with the last block of keys is complete, so the queries of the turn before are free.
                 mbarrier.wait(k_empty.index((done - 1) % STAGES), (done - 1) // STAGES & 1, pred=done > 0)
                 mbarrier.expect(q_full.index(0), GROUPS * ROWS * D * 2)
                 for group in gl.static_range(GROUPS):
@@ -118,7 +118,7 @@ def make(
     o, kept, tiles, barriers, sizes, scale,
     D: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr,
 ):  # fmt: skip
-    """Make the answers of one group's queries of every turn."""
+    """Compute the answers of one group's queries of every turn."""
     query_tiles, out_tiles, key_tiles, value_tiles = tiles
     q_full, k_full, k_empty, v_full, v_empty, to_multiply = barriers
     heads, all_heads, queries, keys, turns = sizes
@@ -193,7 +193,7 @@ def make(
 
 @gluon.jit
 def store_tile(tile, value, out, corner):
-    """Write a tile in shared memory, and have it brought to its place."""
+    """Write a tile to shared memory, and have it copied to its place."""
     tile.reshape([tile.shape[2], tile.shape[3]]).store(value.to(out.dtype))
     fence_async_shared()
     tma.async_copy_shared_to_global(out, corner, tile)
@@ -203,7 +203,7 @@ def store_tile(tile, value, out, corner):
 def attention_hopper_kernel(
     q, k, v, o, kept, heads, all_heads, queries, keys, turns, scale, D: gl.constexpr, CAUSAL: gl.constexpr
 ):  # fmt: skip
-    """Make as many tiles as there are turns; q, k, v, o: descriptors, kept: float32 [all_heads, queries]."""
+    """Compute one tile for each turn; q, k, v, o: descriptors, kept: float32 [all_heads, queries]."""
     STAGES: gl.constexpr = 3 if D == 64 else 2  # as many blocks as there is room for
     sizes = (heads, all_heads, queries, keys, turns)
     tiles = (
@@ -229,12 +229,12 @@ def attention_hopper_kernel(
 
 @functools.cache
 def is_hopper() -> bool:
-    """Return whether there is a GPU with the instructions of Hopper, which no later GPU has."""
+    """Return whether there is a Hopper GPU; later GPUs lack its instructions."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 
 
 def suits(q: torch.Tensor) -> bool:
-    """Return whether the kernels take queries of this type and size of heads where they are."""
+    """Return whether the kernels take queries of this type, size of heads and device."""
     return q.is_cuda and is_hopper() and q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] in HEAD_SIZES
 
 
@@ -246,7 +246,7 @@ def describe(tensor: torch.Tensor, rows: int) -> TensorDescriptor:
 
 @functools.cache
 def layout_of(*shape: int, of: torch.dtype) -> gl.NVMMASharedLayout:
-    """Return how a block lies in shared memory; to find it takes longer than to make a descriptor."""
+    """Return a block's layout in shared memory; it is cached, as finding it takes longer than making a descriptor."""
     return gl.NVMMASharedLayout.get_default_for(shape, gl.bfloat16 if of == torch.bfloat16 else gl.float16)
 
 
@@ -255,7 +255,7 @@ def launch(
 ) -> None:
     """Write o, of any strides that a descriptor may have, and L, in rows; scale is log2(e) / sqrt(d).
 
-    q, k and v are read where they lie; what no descriptor describes is copied into rows first.
+    q, k and v are read in place; a tensor that no descriptor can describe is copied into rows first.
     """
     q, k, v = (each if describable(each) else each.clone(memory_format=torch.contiguous_format) for each in (q, k, v))
     (batch, heads, queries, size), keys = q.shape, k.shape[2]

@@ -2,8 +2,8 @@
 
 Mathematics: zᵢⱼ = aᵢ + bⱼ, a [rows, 1], b [1, columns], z [rows, columns].
 Lesson: `a[:, None] + b[None, :]` makes a tile of a column and a row in registers: a program reads ROWS + COLUMNS
-elements and writes ROWS · COLUMNS. Nearly all that the memory does is to write.
-In the product: `kernels/ops/points/l1_chi2.py` takes every row with every point so, a feature after the other.
+elements and writes ROWS · COLUMNS. Nearly all of the memory's work is writing.
+In the product: `kernels/ops/points/l1_chi2.py` combines every row with every point in this way, feature by feature.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def broadcast(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     The gradients are the sums of z's along its rows and columns, by torch.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
-        ValueError: a is no column, b no row, or their types or devices differ.
+        TypeError: The gallery's kernels do not take the type.
+        ValueError: a is not a column, b is not a row, or their types or devices differ.
     """
     demand_alike(a=a, b=b)
     demand_shape("a", a, -1, 1)

@@ -4,23 +4,23 @@ Mathematics: y[n, f, p, q] = β[f] + Σ_{c, r, s} x[n, c, p·u − a + r·d, q·
 x; for x [N, C, H, W], w [F, C, R, S], β [F], strides (u, u'), paddings (a, a') and dilations (d, d'). P and Q are
 ⌊(H + 2a − d (R − 1) − 1) / u⌋ + 1 and its like. Sums are float32, y has x's type.
 Lesson:
-- One row for each pixel of y, one column for each (r, s, c): of this matrix y is the product with the weights. Written
-  down it would be x, R·S times over. It is *implicit*: a program works out which pixels its block of it holds and loads
-  those of x, so that all that was learnt of `matmul` holds here, and memory holds x once.
-- *Channels last*: a pixel's channels lie together, so that a block's rows are whole lines of memory. Other strides
-  are copied into that order first, and y is in it.
-- A descriptor of four dimensions brings a box of images, rows, columns and channels in one instruction; where the box
-  hangs over the image's edge it brings zeros, which is what padding is. A block then costs no addresses and no masks.
-  It needs a stride of one, and channels that fill 16 bytes. A box is as high and wide as wastes the fewest pixels at
-  the edges (`plane`). Here the weights are the product's left matrix, so that both come to the matrix units from shared
-  memory.
+- y is the product of the weights with a matrix that has one row for each pixel of y and one column for each (r, s, c).
+  Written to memory it would hold x R·S times. It is *implicit*: a program computes which pixels its block of the matrix
+  holds and loads those of x, so that the lessons of `matmul` apply here, and memory holds x once.
+- *Channels last*: a pixel's channels lie together, so that a block's rows are whole lines of memory. Tensors with other
+  strides are copied into that order first, and y is in it.
+- A descriptor of four dimensions loads a box of images, rows, columns and channels in one instruction; beyond the
+  image's edge it loads zeros, which are the padding. A block then needs no addresses and no masks. It requires a stride
+  of one, and channels that fill 16 bytes. The height and width of a box are those that waste the fewest pixels at the
+  edges (`plane`). With descriptors the weights are the product's left matrix, so that both factors come to the matrix
+  units from shared memory.
 - The gradient by x is such a product again: with the weights turned around, a stride between y's pixels instead of
-  x's (`SPREAD`), and padding d (R − 1) − a. The gradient by w is a product over all pixels, with few tiles to make: so
-  pixels are dealt out to parts, each part's sums are written, and then added in one order. No atomics, so that the
-  same arguments give the same bits on the same GPU.
+  x's (`SPREAD`), and padding d (R − 1) − a. The gradient by w is a product over all pixels, with few tiles: the pixels
+  are therefore divided into parts, each part's sums are written, and then added in one order. There are no atomics, so
+  the same arguments give the same bits on the same GPU.
 Precision: as in `matmul`; float32 goes by pointers.
-In the product: `kernels/ops/linear/contraction.py` multiplies monomials and pieces of polynomials with weights as they
-are made: the wide matrix of them is never written. `kernels/ops/trees/float32_sum.py` adds up parts in one order.
+In the product: `kernels/ops/linear/contraction.py` multiplies monomials and pieces of polynomials with weights while it
+computes them, so that their wide matrix is never written. `kernels/ops/trees/float32_sum.py` adds parts in one order.
 """
 
 from __future__ import annotations
@@ -160,13 +160,13 @@ def _(gradient, x, height, width, stride, padding, dilation):
 
 
 def keep(ctx, inputs, output) -> None:
-    """Keep what the gradients take."""
+    """Keep the tensors that the gradients need."""
     x, weight, _, *ctx.pairs, ctx.way = inputs
     ctx.save_for_backward(x, weight)
 
 
 def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """Return dx, dw and dβ, whose sums over pixels torch makes."""
+    """Return dx, dw and dβ; torch sums dβ over pixels."""
     x, weight = ctx.saved_tensors
     by_x, by_weight, by_bias, *_ = ctx.needs_input_grad
     dx = convolution_by_x(gradient, weight, *x.shape[2:], *ctx.pairs, ctx.way) if by_x else None
@@ -187,13 +187,13 @@ def sample(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
 
 
 def cudnn(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *pairs: Sequence[int]) -> torch.Tensor:
-    """Return what the fastest of cuDNN's kernels makes of it."""
+    """Return the convolution by the fastest of cuDNN's kernels."""
     with torch.backends.cudnn.flags(enabled=True, benchmark=True):
         return torch.conv2d(x, weight, bias, *pairs)
 
 
 def products(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *pairs: Sequence[int]) -> int:
-    """Return how many products and sums are made."""
+    """Return the number of multiplications and additions."""
     P, Q = output_size(x, weight, *pairs)
     return 2 * x.shape[0] * P * Q * weight.numel()
 

@@ -1,12 +1,12 @@
 """Copy in tiles: three ways to say where a tile of a matrix lies, by pointers, block pointers and tensor descriptors.
 
 Mathematics: yᵢⱼ = xᵢⱼ, x [rows, columns].
-Lesson: *pointers* are one address for every element, computed and masked by the program: they reach anything. A
-*block pointer* is a matrix's base, shape and strides with a tile's place in it, from which the compiler makes those
+Lesson: *pointers* are one address for every element, computed and masked by the program: they can reach any address. A
+*block pointer* is a matrix's base, shape and strides with a tile's place in it, from which the compiler derives those
 addresses and masks. A *tensor descriptor* gives the same to the GPU itself: from Hopper on one thread asks the tensor
 memory accelerator for a whole tile, which arrives in shared memory while the others compute; for older GPUs the
-compiler makes pointers of it. That needs rows whose elements lie together, beginning at multiples of 16 bytes.
-A copy computes nothing, so all three end up at the memory's bandwidth; a matrix product shows what they differ in.
+compiler turns it into pointers. It requires rows with contiguous elements that begin at multiples of 16 bytes.
+A copy computes nothing, so all three reach the memory's bandwidth; a matrix product shows their differences.
 In the product: `kernels/engine/upload.py` and `kernels/engine/gather.py` bring rows to the GPU by pointers.
 """
 
@@ -62,7 +62,7 @@ def block_pointer_kernel(x, y, rows, columns, row_stride, ROWS: tl.constexpr, CO
 
 
 def _tiles_of_descriptors(arguments: dict[str, Any]) -> None:
-    """Tell the descriptors which tiles the choice takes."""
+    """Set the descriptors' tiles to those of the choice."""
     for name in ("x", "y"):
         arguments[name].block_shape = [arguments["ROWS"], arguments["COLUMNS"]]
 
@@ -78,11 +78,11 @@ def descriptor_kernel(x, y, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.const
 
 @torch.library.custom_op("gallery::copy", mutates_args=())
 def copy(x: torch.Tensor) -> torch.Tensor:
-    """Return a copy of x by pointers, x [rows, columns]; where a row's elements lie apart, torch brings them together.
+    """Return a copy of x by pointers, x [rows, columns]; torch first makes rows contiguous that are not.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
-        ValueError: x is no matrix.
+        TypeError: The gallery's kernels do not take the type.
+        ValueError: x is not a matrix.
     """
     x, y = _checked(x)
     if x.numel():
@@ -92,7 +92,7 @@ def copy(x: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("gallery::copy_by_block_pointers", mutates_args=())
 def copy_by_block_pointers(x: torch.Tensor) -> torch.Tensor:
-    """Return what `copy` returns, by block pointers."""
+    """Return the same as `copy`, by block pointers."""
     x, y = _checked(x)
     if x.numel():
         with warnings.catch_warnings():
@@ -103,7 +103,7 @@ def copy_by_block_pointers(x: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("gallery::copy_by_descriptors", mutates_args=())
 def copy_by_descriptors(x: torch.Tensor) -> torch.Tensor:
-    """Return what `copy` returns, by tensor descriptors; by pointers where no descriptor can describe x or its copy."""
+    """Return the same as `copy`, by tensor descriptors, or by pointers if no descriptor can describe x or its copy."""
     x, y = _checked(x)
     if not x.numel():
         return y
@@ -117,7 +117,7 @@ def copy_by_descriptors(x: torch.Tensor) -> torch.Tensor:
 
 
 def _checked(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return x, its rows' elements together, and where its copy goes."""
+    """Return x with contiguous rows, and the tensor for its copy."""
     demand_alike(x=x)
     demand_shape("x", x, -1, -1)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)

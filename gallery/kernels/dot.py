@@ -1,13 +1,13 @@
-"""Dot product: many numbers to one. In two stages, and in one with atomic additions.
+"""Dot product: many numbers to one, in two stages, and in one stage with atomic additions.
 
 Mathematics: d = Σᵢ xᵢ·yᵢ, x [n], y [n]; summed in float32, rounded once at the end.
-Lesson: programs cannot wait for each other, so a sum of all that they found needs a second kernel that sums
-*partial* sums, or *atomic* additions to one number. Additions of floating-point numbers round: their order shows in the
-answer's last bits. Partial sums are added in the same order always, atomic additions in that in which programs happen
-to end. `python -m gallery run dot` counts on a GPU how many answers a thousand calls on the same numbers give.
-The kernels' shapes are fixed and not tuned: another shape is another order, and another run might choose another.
+Lesson: programs cannot wait for each other, so the sum of their results needs a second kernel that adds *partial* sums,
+or *atomic* additions to one number. Additions of floating-point numbers round, so their order shows in the answer's
+last bits. Partial sums are always added in the same order, atomic additions happen in the order in which programs end.
+`python -m gallery run dot` counts on a GPU how many different answers a thousand calls on the same numbers give.
+The kernels' shapes are fixed and not tuned: another shape is another order, and each tuning might choose another shape.
 In the product: a row's answer has the same bits in every batch: `kernels/ops/trees/integer_sum.py` adds integers, whose
-order does not show, and `kernels/ops/trees/float32_sum.py` adds in one order.
+order does not matter, and `kernels/ops/trees/float32_sum.py` adds in one order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gallery.exhibit import Exhibit, Size
 
 BLOCK, WARPS = 4096, 8
 PROGRAMS = 8192
-"""At most: each sums many blocks, so that few partial sums are left, and a GPU's multiprocessors have several each."""
+"""The most programs: each sums many blocks, so that few partial sums are left and each multiprocessor has several."""
 
 CALLS = 1000
 
@@ -33,7 +33,7 @@ def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 @triton.jit
 def sum_of_blocks(x, y, n, BLOCK: tl.constexpr):
-    """Return the sum of products in every block that is this program's: one, and then as many on as there are."""
+    """Return the sum of products in this program's blocks: its first, then every `num_programs`-th further one."""
     total = tl.zeros([BLOCK], tl.float32)
     step = tl.num_programs(0).to(tl.int64) * BLOCK
     for start in tl.range(tl.program_id(0).to(tl.int64) * BLOCK, n, step):
@@ -70,8 +70,8 @@ def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     answer's, by torch.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
-        ValueError: The types, the devices or the shapes differ, or have another number of dimensions than one.
+        TypeError: The gallery's kernels do not take the type.
+        ValueError: The types, the devices or the shapes differ, or the tensors are not vectors.
     """
     x, y, programs = _checked(x, y)
     if not programs:
@@ -85,7 +85,7 @@ def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("gallery::atomic_dot", mutates_args=())
 def atomic_dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return what `dot` returns but for the last bits, which may be others in every call, by atomic additions."""
+    """Return the same as `dot` by atomic additions, except for the last bits, which may differ in every call."""
     x, y, programs = _checked(x, y)
     d = torch.zeros((), dtype=torch.float32, device=x.device)
     if programs:
@@ -120,7 +120,7 @@ for operator in (dot, atomic_dot):
 
 
 def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return x and y of a size, whose product is about ¼: of one near zero only the rounding would be left."""
+    """Return x and y of a size, whose product is about ¼; a product near zero would be mostly rounding error."""
     (n,) = size
     x, y = (torch.rand(n, dtype=dtype, device=device) / max(n, 1) ** 0.5 for _ in range(2))
     return x, y

@@ -2,13 +2,14 @@
 
 Mathematics: yᵢⱼ = (xᵢⱼ − μᵢ) rᵢ wⱼ + bⱼ with μᵢ = Σⱼ xᵢⱼ / n and rᵢ = 1 / √(Σⱼ (xᵢⱼ − μᵢ)² / n + ε); x [..., n], w and
 b [n]. Ba, Kiros and Hinton, "Layer Normalization", 2016.
-Lesson: *fusion*. Written as operations of torch, x is read and written again by each of them; a row that a program
-holds in its registers is read once and written once, whatever is computed in between. The variance is therefore the sum
-of (x − μ)², exact to the last bits, and not Σx² − nμ², which cancels where μ is large, to save a pass over memory that
-is not made here. A row too wide for the registers is read twice: first each lane keeps a running mean and sum of
-squares of its own columns (Welford, 1962), and these are merged at the end (Chan, Golub and LeVeque, 1979). The
-gradient needs only μ and r of a row: two numbers, and they are kept.
-In the product: `kernels/ops/columns/scale.py` scales by column, and is fused with what follows for the same reason.
+Lesson: *fusion*. Operations of torch each read and write x again. A row in a program's registers is read once and
+written once, with any computation in between. The variance is therefore the sum of (x − μ)², exact to the last bits.
+The formula Σx² − nμ² would save a pass over memory, which is not needed here, and it cancels if μ is large. A row too
+wide for the registers is read twice: first each lane keeps a running mean and sum of squares of its own columns
+(Welford, 1962), and these are merged at the end (Chan, Golub and LeVeque, 1979). The gradient only needs μ and r of a
+row, which are kept.
+In the product: `kernels/ops/columns/scale.py` scales by column, and is fused with the next operation for the same
+reason.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def layer_norm_kernel(
     BLOCK: tl.constexpr,  # a power of 2 from width on
     ELEMENTS: tl.constexpr,
 ):
-    """Normalise as many rows as have `ELEMENTS` elements together, but at least one."""
+    """Normalise the rows that have `ELEMENTS` elements together, but at least one row."""
     ROWS: tl.constexpr = max(ELEMENTS // BLOCK, 1)
     COMPUTE: tl.constexpr = mean.dtype.element_ty
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -104,7 +105,7 @@ def wide_layer_norm_kernel(x, weight, bias, y, mean, scale, width, eps, BLOCK: t
 def layer_norm_with_statistics(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the normalised rows, and of each row μ and r, float32 or, for float64, float64 [...]."""
+    """Return the normalised rows, and each row's μ and r, float32 or, for float64, float64 [...]."""
     demand_alike(DTYPES, x=x, weight=weight, bias=bias)
     if x.dim() == 0:
         raise ValueError("'x' has no dimension; rows to normalise are its last one.")
@@ -153,7 +154,7 @@ layer_norm_with_statistics.register_autograd(_gradients, setup_context=_keep)
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """Return the normalised rows: x [..., n], weight and bias [n], all of one type; x of any strides is copied first.
 
-    Gradients are by kernels of ours too. Raises `TypeError` or `ValueError` for other types and shapes.
+    Gradients are computed by kernels too. Raises `TypeError` or `ValueError` for other types and shapes.
     """
     return layer_norm_with_statistics(x, weight, bias, eps)[0]
 

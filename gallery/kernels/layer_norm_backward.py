@@ -1,12 +1,12 @@
 """The gradients of layer normalisation: of its rows, and of the weight and the bias, which sum over all rows.
 
 Mathematics: with x̂ᵢⱼ = (xᵢⱼ − μᵢ) rᵢ and gᵢⱼ = dyᵢⱼ wⱼ, dxᵢⱼ = rᵢ (gᵢⱼ − Σₖ gᵢₖ / n − x̂ᵢⱼ Σₖ gᵢₖ x̂ᵢₖ / n), dwⱼ = Σᵢ
-dyᵢⱼ x̂ᵢⱼ, dbⱼ = Σᵢ dyᵢⱼ; x, dy [..., n], w [n], μ, r [...]. Lesson: dx wants sums along rows, dw and db along columns.
-A program that owns rows cannot own columns too, so it sums what its rows add to dw and db in registers and writes that
-once; a second kernel sums these parts (`sums.py`). Atomic additions would need no second kernel, but add in the order
-in which programs happen to arrive, and rounding makes other bits of another order. Two stages give the same bits each
-time, and cost little: there are as many parts as the GPU has room for programs, not as many as rows. x̂ is computed
-again from x rather than kept by the forward: two numbers of a row are read instead of n. In the product:
+dyᵢⱼ x̂ᵢⱼ, dbⱼ = Σᵢ dyᵢⱼ; x, dy [..., n], w [n], μ, r [...]. Lesson: dx needs sums along rows, dw and db along columns.
+A program that owns rows cannot own columns too, so it sums its rows' contributions to dw and db in registers and writes
+them once; a second kernel sums these parts (`sums.py`). Atomic additions would need no second kernel, but they happen
+in the order in which programs arrive, and rounding in another order gives other bits. Two stages give the same bits
+each time, and cost little: there are as many parts as the GPU has room for programs, not as many as rows. x̂ is
+computed again from x rather than kept by the forward: two numbers of a row are read instead of n. In the product:
 `kernels/ops/points/pairwise_affine.py` sums over points in parts, added in a fixed order, for the same reason.
 """
 
@@ -24,7 +24,7 @@ DTYPES = (*FLOATS, torch.float64)
 WIDEST = 16384
 """The widest row that a program holds in its registers, in columns."""
 ELEMENTS = 4096
-"""Elements of narrower rows that a program holds at once. Not tuned: another number is another order of the sums."""
+"""The elements of narrower rows that a program holds at once. Not tuned, as it sets the order of the sums."""
 
 CHOICES = (
     Choice("eight warps", "two programs share a multiprocessor: one loads while the other computes", {"AHEAD": 1}, 8),
@@ -50,7 +50,7 @@ def layer_norm_backward_kernel(
     ROWS: tl.constexpr,  # at once
     AHEAD: tl.constexpr,
 ):
-    """Write dx of every so many rows, and what they add to dw and db."""
+    """Write dx of this program's rows, and their contributions to dw and db."""
     COMPUTE: tl.constexpr = mean.dtype.element_ty
     column = tl.arange(0, BLOCK)
     w = tl.load(weight + column, mask=column < width, other=0.0).to(COMPUTE)
@@ -105,7 +105,7 @@ def wide_rows_kernel(gradient, x, weight, mean, scale, dx, width, BLOCK: tl.cons
 
 @triton.jit
 def wide_columns_kernel(gradient, x, mean, scale, sums, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Write what every so many rows add to one block of dw and of db; arguments as above."""
+    """Write the contributions of this program's rows to one block of dw and of db; arguments as above."""
     COMPUTE: tl.constexpr = mean.dtype.element_ty
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     dw = tl.zeros([ROWS, BLOCK], COMPUTE)
@@ -129,7 +129,7 @@ def wide_columns_kernel(gradient, x, mean, scale, sums, rows, width, ROWS: tl.co
 def layer_norm_backward(
     gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dx [..., n], dw and db [n] of dy and x [..., n], w [n] and what the forward kept of each row: μ, r [...].
+    """Return dx [..., n], dw and db [n] of dy and x [..., n], w [n], and each row's μ and r [...] from the forward.
 
     dy, x and w have one type, μ and r are float32, or float64 if the others are. Strides may be any.
     """

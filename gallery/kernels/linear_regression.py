@@ -1,13 +1,13 @@
-"""Linear regression, trained: a module whose forward and backward are kernels of ours from the data to the loss.
+"""Linear regression, trained: a module whose forward and backward are the gallery's kernels from data to loss.
 
 Mathematics: pᵢ = Σⱼ xᵢⱼ wⱼ, loss L = Σᵢ (pᵢ + b − yᵢ)² / n; given dL, dpᵢ = 2 dL (pᵢ + b − yᵢ) / n and db = Σᵢ dpᵢ, and
-from dp `weighted_sum.py` makes dw and dx. x [rows, columns], w [columns], b [], y and p [rows], L [].
+from dp `weighted_sum.py` computes dw and dx. x [rows, columns], w [columns], b [], y and p [rows], L [].
 Lesson: an operator with a forward and a backward is all that training needs. torch chains the operators'
-gradients and hands dw and db to any of its optimisers, which know nothing of kernels. Bias, difference, square and mean
-are one kernel: torch's own operators would write and read n numbers between each two of them. The loss is one number
-made of n, in two stages as all our sums: programs sum their rows, a second kernel sums the programs
-(`sums.py`). The gradient reads the same rows again, which is cheaper than keeping what the forward found.
-In the product: `exporter/estimators/linear.py` exports what such training ends with; w and b are all there is to serve.
+gradients and passes dw and db to any of its optimisers, which know nothing about kernels. Bias, difference, square and
+mean are one kernel: torch's own operators would write and read n numbers between each two of them. The loss reduces n
+numbers to one in two stages, like all sums of the gallery: programs sum their rows, a second kernel sums the programs
+(`sums.py`). The gradient reads the same rows again, which is cheaper than keeping the forward's values.
+In the product: `exporter/estimators/linear.py` exports the result of such training: w and b are all there is to serve.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gallery.tuning import chosen
 
 DTYPES = (*FLOATS, torch.float64)
 BLOCK = 1024
-"""Rows at once of a program."""
+"""The rows that a program holds at once."""
 
 
 def reference(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -37,7 +37,7 @@ def reference(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor
 
 @triton.jit
 def squared_error_kernel(p, b, y, parts, n, BLOCK: tl.constexpr):
-    """Write the sum of the squares of every so many rows; p, y: [n], b: [], parts: [parts]."""
+    """Write the sum of the squares of this program's rows; p, y: [n], b: [], parts: [parts]."""
     COMPUTE: tl.constexpr = parts.dtype.element_ty
     bias = tl.load(b).to(COMPUTE)
     sums = tl.zeros([BLOCK], COMPUTE)
@@ -52,7 +52,7 @@ def squared_error_kernel(p, b, y, parts, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def squared_error_backward_kernel(gradient, p, b, y, dp, parts, n, BLOCK: tl.constexpr):
-    """Write dp of every so many rows, and their sum; gradient: [], dp: [n], the others as above."""
+    """Write dp of this program's rows, and their sum; gradient: [], dp: [n], the others as above."""
     COMPUTE: tl.constexpr = parts.dtype.element_ty
     bias = tl.load(b).to(COMPUTE)
     factor = 2 * tl.load(gradient).to(COMPUTE) / n
@@ -68,7 +68,7 @@ def squared_error_backward_kernel(gradient, p, b, y, dp, parts, n, BLOCK: tl.con
 
 
 def _parts(p: torch.Tensor) -> torch.Tensor:
-    """Return room for the sums of the programs, [parts, 1]."""
+    """Return an empty tensor for the sums of the programs, [parts, 1]."""
     count = parts_for(p, triton.cdiv(len(p), BLOCK))
     return p.new_empty(count, 1, dtype=torch.promote_types(p.dtype, torch.float32))
 

@@ -1,10 +1,10 @@
 """Map: the same function of every element, here y = x + c. The smallest kernel there is.
 
 Mathematics: yᵢ = xᵢ + c, for x of any shape, n elements in all.
-Lesson: a *program* of the Triton language works on a block of elements at once, and `program_id` says which
-block is its own. n is seldom a multiple of the block, so the last program has lanes without an element: a *mask* keeps
-them from reading and writing beyond the end. Nothing is computed twice and nothing is kept, so that the memory's
-bandwidth is the limit, and a good kernel reaches it.
+Lesson: a *program* of the Triton language works on a block of elements at once, and `program_id` says which block is
+its own. n is seldom a multiple of the block, so the last program has lanes without an element: a *mask* keeps them from
+reading and writing beyond the end. Nothing is computed twice and nothing is kept, so the memory's bandwidth is the
+limit, and a good kernel reaches it.
 In the product: `kernels/engine/upload.py` and the element-wise steps of `kernels/ops/columns/elementwise.py` are maps.
 """
 

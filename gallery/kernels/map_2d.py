@@ -1,11 +1,12 @@
-"""Map in two dimensions: the same function of every element of a matrix, wherever its elements lie.
+"""Map in two dimensions: the same function of every element of a matrix with any strides.
 
 Mathematics: yᵢⱼ = xᵢⱼ + c, x [rows, columns].
-Lesson: a matrix is an array with two *strides*, how far apart rows and columns lie: xᵢⱼ is at i·s₀ + j·s₁. A
-program takes a *tile* of it. Threads of a warp should read neighbours, as the memory gives 32 bytes at least: of a
-transposed matrix these are in one column, so a tile must have some of both, and a view needs no copy before.
-In the product: `kernels/ops/points/l1_chi2.py` writes rows as columns, tile by tile, for what reads one feature of many
-rows.
+Lesson: a matrix is an array with two *strides*, the distances between rows and between columns: xᵢⱼ is at
+i·s₀ + j·s₁. A program takes a *tile* of it. Threads of a warp should read neighbours, as the memory delivers at least
+32 bytes. In a transposed matrix neighbours are in one column, so a tile must have several rows and columns; then a view
+need not be copied first.
+In the product: `kernels/ops/points/l1_chi2.py` writes rows as columns, tile by tile, for kernels that read one feature
+of many rows.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def map_2d(x: torch.Tensor, c: float) -> torch.Tensor:
     """Return x + c, x [rows, columns] of any strides; the answer's rows lie one after the other.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
-        ValueError: x is no matrix.
+        TypeError: The gallery's kernels do not take the type.
+        ValueError: x is not a matrix.
     """
     demand_alike(x=x)
     demand_shape("x", x, -1, -1)

@@ -3,25 +3,25 @@
 Mathematics: cᵢⱼ = Σₖ aᵢₖ bₖⱼ, for A [M, K] and B [K, N]; sums are float32, the result has the arguments' type.
 Lesson:
 - *Why tile over K?* A program owns a tile of C and goes along K, a block of A and one of B at a time. A tile of
-  BLOCK_M × BLOCK_N takes BLOCK_M + BLOCK_N numbers for each k, and makes BLOCK_M · BLOCK_N products of them: without
-  tiles every number would be loaded N or M times. All of K would not fit in shared memory; a few blocks do, so that
-  the next are on their way (`num_stages`) while the matrix units work on this one.
-- *What does the order of the tiles buy?* Programs that run at once share the L2 cache. Row after row of tiles they
-  would need all of B; in groups of GROUP rows of tiles they need a square part of A and B. See `grouped`.
-- *What does the best block size depend on?* Large tiles load less and need more registers and shared memory; small ones
-  give every multiprocessor work when C is small. The best shape depends on M, N, the type and the GPU: see the choices.
+  BLOCK_M × BLOCK_N loads BLOCK_M + BLOCK_N numbers for each k, and computes BLOCK_M · BLOCK_N products from them:
+  without tiles every number would be loaded N or M times. All of K would not fit in shared memory; a few blocks do, so
+  that the next are being loaded (`num_stages`) while the matrix units work on this one.
+- *Why group the tiles?* Programs that run at once share the L2 cache. In the order of rows of tiles they would need all
+  of B; in groups of GROUP rows of tiles they need a square part of A and B. See `grouped`.
+- *Why tune the block size?* Large tiles load less and need more registers and shared memory; small ones give every
+  multiprocessor work when C is small. The best shape depends on M, N, the type and the GPU: see the choices.
 - *Pointers* take any strides, and a mask at every edge. *Block pointers* say the same in fewer words. *Descriptors*
   (Hopper) leave addresses and edges to the copy engine; programs are persistent, one for each multiprocessor, so that
-  the next tile's first blocks come in while this one is stored (`OVERLAP`). Each program makes its descriptors first,
+  the next tile's first blocks arrive while this one is stored (`OVERLAP`). Each program first makes its descriptors, in
   some 2 µs: `matmul_relu` of 512³ took 4.2 µs by pointers on an H200 and 6.5 by descriptors, of 2,048³ 48 and 27.
-- *Warps of two kinds*, of which some only load and others only multiply (`tl.range(…, warp_specialize=True)`), were
-  tried: in `matmul_relu` of 8,192³ they made 672 TFLOP/s, where one kind made 699. In the convolution the language's
-  version 3.6 made wrong sums of them. No kernel here has them.
+- *Warps of two kinds*, some that only load and others that only multiply (`tl.range(…, warp_specialize=True)`), were
+  tried: in `matmul_relu` of 8,192³ they reached 672 TFLOP/s, and one kind reached 699. In the convolution, version 3.6
+  of the language computed wrong sums with them. No kernel here has them.
 Precision: float16 and bfloat16 products are exact, their sums float32. float32 is multiplied in float32 ("ieee"), not
-by matrix units. These take 11 bits of a number, so that one product becomes three ("tf32x3"): at 4,096³ that made 36
+by matrix units. These take 11 bits of a number, so that one product becomes three ("tf32x3"): at 4,096³ this reached 36
 TFLOP/s, float32 44. Descriptors feed matrix units, so float32 goes by pointers.
 In the product: `kernels/numerics/dot.py` (blocks of a product), `kernels/ops/points/products.py` (functions of
-products, never written as products), `kernels/ops/networks/int8_device.py` (products of eight-bit digits, which are
+products, without writing the products), `kernels/ops/networks/int8_device.py` (products of eight-bit digits, which are
 exact).
 """
 
@@ -64,7 +64,7 @@ def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 @triton.jit
 def grouped(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Return where a tile of C begins: its row and its column. GROUP rows of tiles are gone through by columns."""
+    """Return a tile's first row and column in C. Groups of GROUP rows of tiles are traversed by columns."""
     in_group = GROUP * tl.cdiv(N, BLOCK_N)
     first = tile // in_group * GROUP
     high = tl.minimum(tl.cdiv(M, BLOCK_M) - first, GROUP)
@@ -164,7 +164,7 @@ def block_pointer_kernel(
 
 @triton.jit
 def described(x, rows, columns, stride, UPRIGHT: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr):
-    """Return a descriptor of x [rows, columns]; if UPRIGHT, of its transpose: then it is columns that lie in memory."""
+    """Return a descriptor of x [rows, columns], or of its transpose if UPRIGHT, when its columns are contiguous."""
     if UPRIGHT:
         boxes = tl.make_tensor_descriptor(x, [columns, rows], [stride, 1], [BLOCK_COLUMNS, BLOCK_ROWS])
     else:
@@ -174,7 +174,7 @@ def described(x, rows, columns, stride, UPRIGHT: tl.constexpr, BLOCK_ROWS: tl.co
 
 @triton.jit
 def box(boxes, row, column, UPRIGHT: tl.constexpr):
-    """Return the block of x that begins there, of what `described` returned."""
+    """Return the block of x that begins there, given the descriptor from `described`."""
     return boxes.load([column, row]).T if UPRIGHT else boxes.load([row, column])
 
 
@@ -193,7 +193,7 @@ def product_by_descriptors(
 
 @triton.jit
 def halves(x):
-    """Return the left and the right half of a block's columns: each takes half the shared memory on its way out."""
+    """Return the left and the right half of a block's columns, as storing a half takes half the shared memory."""
     return x.reshape(x.shape[0], 2, x.shape[1] // 2).permute(0, 2, 1).split()
 
 
@@ -234,14 +234,14 @@ def descriptor_kernel(
 
 
 def lies(x: torch.Tensor) -> tuple[int, bool] | None:
-    """Return the stride of a matrix' rows, or of its columns and True; nothing if no descriptor describes either."""
+    """Return the stride of a matrix' rows, or of its columns and True; None if no descriptor can describe either."""
     if describable(x):
         return x.stride(0), False
     return (x.stride(1), True) if describable(x.T) else None
 
 
 def by_pointers(kernel, a: torch.Tensor, b: torch.Tensor, *others: torch.Tensor) -> None:
-    """Launch a kernel that writes one tile in each program; the last of `others` is what it writes."""
+    """Launch a kernel that writes one tile in each program; the last of `others` is its output."""
     (M, K), N = a.shape, b.shape[1]
 
     def grid(meta):
@@ -251,7 +251,7 @@ def by_pointers(kernel, a: torch.Tensor, b: torch.Tensor, *others: torch.Tensor)
 
 
 def by_descriptors(kernel, otherwise, a: torch.Tensor, b: torch.Tensor, *others: torch.Tensor) -> None:
-    """Launch a persistent kernel where descriptors describe all matrices, else the one for pointers."""
+    """Launch a persistent kernel if descriptors can describe all matrices, otherwise the one for pointers."""
     (M, K), N = a.shape, b.shape[1]
     lie = lies(a), lies(b)
     if a.dtype == torch.float32 or not (lie[0] and lie[1] and describable(others[-1])):
@@ -279,7 +279,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor, way: str = "descriptors") -> torch.
     """Return A B, [M, N], of the arguments' type, its rows one after another; A and B have any strides.
 
     The ways are "descriptors", "pointers" and "block pointers". Pointers replace the first on GPUs
-    before capability 9.0, for rows that are no multiple of 16 bytes apart, and for float32.
+    before capability 9.0, for rows whose distance is not a multiple of 16 bytes, and for float32.
     """
     demand_alike(a=a, b=b)
     demand_shape("a", a, -1, -1)
@@ -298,13 +298,13 @@ def _(a: torch.Tensor, b: torch.Tensor, way: str = "descriptors") -> torch.Tenso
 
 
 def keep(ctx, inputs, output) -> None:
-    """Keep what the gradients take."""
+    """Keep the tensors that the gradients need."""
     a, b, ctx.way = inputs
     ctx.save_for_backward(a, b)
 
 
 def gradients(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
-    """Return dA = dC Bᵀ and dB = Aᵀ dC: products again, of matrices that are transposed where they lie."""
+    """Return dA = dC Bᵀ and dB = Aᵀ dC: products again, of matrices that are transposed as views."""
     a, b = ctx.saved_tensors
     da = matmul(gradient, b.T, ctx.way) if ctx.needs_input_grad[0] else None
     db = matmul(a.T, gradient, ctx.way) if ctx.needs_input_grad[1] else None

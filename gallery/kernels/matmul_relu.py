@@ -2,14 +2,14 @@
 
 Mathematics: yᵢⱼ = max(Σₖ aᵢₖ bₖⱼ + βⱼ, 0), for A [M, K], B [K, N] and β [N]; sums are float32, Y has A's type. With
 G = dY where Y > 0, else 0: dA = G Bᵀ, dB = Aᵀ G, dβⱼ = Σᵢ gᵢⱼ.
-Lesson: three operations one after another write A B to memory, read it, write it, read it and write it. Here a
-tile's sums are still in registers when bias and ReLU come, so that both cost next to nothing, and nothing but Y is
-written. Rounding is once, at the end. Work that a product takes along without a second pass is called its *epilogue*.
-The bits of Y tell where ReLU let something through, so that Y is all that the gradient keeps of it; and the sums of
-G's columns are made while G is written: first over blocks of rows, then over these, always in one order, so that the
-same arguments give the same bits.
-How tiles are made, and in which precision: `gallery/kernels/matmul.py`, whose functions do it here too.
-In the product: `kernels/ops/networks/int8_fused.py` and `kernels/ops/networks/float16_fused.py` are such layers,
+Lesson: three separate operations write A B to memory, read it, write it, read it and write it. Here a tile's sums are
+still in registers when bias and ReLU are applied, so both cost next to nothing, and only Y is written. Rounding happens
+once, at the end. Such work on a product without a second pass is called its *epilogue*.
+Y itself shows which elements passed ReLU, so the gradient keeps nothing else of it. The sums of G's columns are
+computed while G is written: first over blocks of rows, then over these, always in one order, so that the same arguments
+give the same bits. The functions of `gallery/kernels/matmul.py` compute the tiles; see there for their order and
+precision.
+In the product: `kernels/ops/networks/int8_fused.py` and `kernels/ops/networks/float16_fused.py` compute such layers,
 several in one launch.
 """
 
@@ -39,7 +39,7 @@ from gallery.kernels.matmul import (
 from gallery.tuning import chosen, tuned
 
 MASKED_ROWS, MASKED_COLUMNS = 128, 64
-"""One program masks and sums up this tile: whole lines of memory wide, high enough for few partial sums."""
+"""The tile that one program masks and sums: as wide as whole lines of memory, high enough for few partial sums."""
 
 
 def reference(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -170,7 +170,7 @@ WAYS: dict[str, Callable[..., None]] = {
 def matmul_relu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, way: str = "descriptors") -> torch.Tensor:
     """Return max(A B + bias, 0), [M, N], of the arguments' type; A and B have any strides, as in `gallery::matmul`.
 
-    The ways are "descriptors" and "pointers"; the second replaces the first where that cannot run.
+    The ways are "descriptors" and "pointers"; the second replaces the first if that cannot run.
     """
     demand_alike(a=a, b=b, bias=bias)
     demand_shape("a", a, -1, -1)
@@ -190,7 +190,7 @@ def _(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, way: str = "descript
 
 
 def keep(ctx, inputs, output) -> None:
-    """Keep what the gradients take."""
+    """Keep the tensors that the gradients need."""
     a, b, _, ctx.way = inputs
     ctx.save_for_backward(a, b, output)
 
@@ -215,7 +215,7 @@ def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.
 
 
 def one_operation(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Return what cuBLASLt makes of the same epilogue."""
+    """Return the same product and epilogue by cuBLASLt."""
     return torch._addmm_activation(bias, a, b)
 
 

@@ -1,17 +1,17 @@
 """Pooling: the sum or the maximum of every window that slides over a row or an image.
 
 Mathematics: yₖ = Σ or max over 0 ≤ d < window of x at k·stride − padding + d, in one dimension or, with a window, a
-stride and a padding each, in two; what lies beyond the edge counts as 0 in a sum and as −∞ in a maximum. x […, n] gives
+stride and a padding each, in two; elements beyond the edge count as 0 in a sum and as −∞ in a maximum. x […, n] gives
 y […, m] with m = (n + 2·padding − window) // stride + 1; x […, height, width] likewise in both.
-Lesson: neighbouring windows share elements. The memory is asked for each once, as the cache has it from then on, but
+Lesson: neighbouring windows share elements. Each element is loaded from memory once, as the cache then holds it, but
 each load from the cache takes an instruction and time too. A program therefore goes down a strip of the image: it
 reduces every row's windows once, *holds* the last `height` of these in registers, and reduces them for every row of the
-answer. Across, a thread makes four neighbouring windows of the same elements. It loads fours whose addresses 16
-divides, in one load each; the windows' second elements, a column further, would be four loads. `tl.split` takes the
-fours apart and `tl.join` puts the answers together, in a thread's own registers: no data moves. The compiler unrolls
-all of it, since window, stride and padding are constants to it. And no load can pass a store, which might have written
-what it reads: a program that stored each row as soon as it is ready would wait for memory row by row. All answers are
-therefore *collected* before the first is stored.
+answer. Across, a thread makes four neighbouring windows from the same elements. It loads groups of four whose addresses
+16 divides, in one load each; the windows' second elements, a column further, would be four loads. `tl.split` splits the
+groups and `tl.join` puts the answers together, in a thread's own registers: no data moves. The compiler unrolls all of
+it, since window, stride and padding are constants to it. No load can pass a store, which might have written to the
+address that it reads: a program that stored each row as soon as it is ready would wait for memory row by row. All
+answers are therefore *collected* before the first is stored.
 In the product: `kernels/ops/columns/pool.py` reduces clusters of columns, which do not slide.
 """
 
@@ -54,13 +54,13 @@ def reference(
 
 @triton.jit
 def joined(a, b, MAXIMUM: tl.constexpr):
-    """Return the larger of two blocks' elements, NaN where one is, or their sum."""
+    """Return the larger of two blocks' elements, or NaN if one is NaN, or their sum."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL) if MAXIMUM else a + b
 
 
 @triton.jit
 def loaded(x, column, width, inside, MAXIMUM: tl.constexpr):
-    """Return these elements of a row, as float32; what lies beyond its ends changes no reduction."""
+    """Return these elements of a row, as float32; elements beyond its ends are neutral in the reduction."""
     NOTHING: tl.constexpr = float("-inf") if MAXIMUM else 0.0
     return tl.load(x + column, mask=inside & (column >= 0) & (column < width), other=NOTHING).to(tl.float32)
 
@@ -81,7 +81,7 @@ def windows_each(
 def windows_by_fours(
     x, lane, width, inside, WINDOW: tl.constexpr, STRIDE: tl.constexpr, PADDING: tl.constexpr, MAXIMUM: tl.constexpr
 ):
-    """Return the same, for a width that four divides, in loads of four elements that lie together."""
+    """Return the same, for a width that four divides, in loads of four contiguous elements."""
     BEFORE: tl.constexpr = (PADDING + 3) // 4 * 4  # columns that are loaded left of the first window without padding
     column = lane // 4 * (4 * STRIDE) + lane % 4
     elements = ()
@@ -153,14 +153,14 @@ def pooling_kernel(
 def pooling(
     x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], kind: str
 ) -> torch.Tensor:
-    """Return the "sum" or the "maximum" of every window, of x's type; a sum is made in float32.
+    """Return the "sum" or the "maximum" of every window, in x's type; sums are computed in float32.
 
     x […, n] with one number each in window, stride and padding, or x […, height, width] with two; x of other strides is
     copied into rows first. It has no gradient.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
-        ValueError: The kind is another, the numbers are not as many or not what they can be, or a window fits nowhere.
+        TypeError: The gallery's kernels do not take the type.
+        ValueError: The kind is unknown, the numbers are too few, too many or invalid, or a window fits nowhere.
     """
     demand_alike(x=x)
     if kind not in KINDS:
@@ -195,7 +195,7 @@ def pooling(
 
 
 def _answer_shape(x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[int]:
-    """Return y's shape, or raise `ValueError` where there is none."""
+    """Return y's shape, or raise `ValueError` if there is none."""
     if len(window) not in (1, 2) or not len(window) == len(stride) == len(padding) <= x.dim():
         raise ValueError(
             f"'window' has {len(window)} numbers, 'stride' {len(stride)}, 'padding' {len(padding)}, and 'x' "
@@ -225,7 +225,7 @@ def _(x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Se
 def torch_pooling(
     x: torch.Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], kind: str
 ) -> torch.Tensor:
-    """Return the same by torch's own pooling, whose average counts what lies beyond the edge too."""
+    """Return the same by torch's own pooling, whose average also counts elements beyond the edge."""
     functional = torch.nn.functional
     average, maximum = (
         (functional.avg_pool1d, functional.max_pool1d)
@@ -239,7 +239,7 @@ def torch_pooling(
 def sample(
     size: Size, dtype: torch.dtype, device: torch.device
 ) -> tuple[torch.Tensor, list[int], list[int], list[int], str]:
-    """Return x and how it is pooled; a size is x's shape, of three or four numbers, window, stride, padding and kind.
+    """Return x and the parameters; a size is x's shape, of three or four numbers, window, stride, padding and kind.
 
     The same window, stride and padding are taken down and across; the kind is 0 for sums and 1 for maxima.
     """

@@ -1,12 +1,12 @@
-"""Softmax of rows: in one block where a row fits, and *online* where it does not; and its gradient.
+"""Softmax of rows, in one block if a row fits and *online* if it does not, and its gradient.
 
 Mathematics: yᵢⱼ = exp(xᵢⱼ − mᵢ) / Σₖ exp(xᵢₖ − mᵢ) with mᵢ = maxₖ xᵢₖ, x [rows, columns].
 Any mᵢ gives the same yᵢⱼ; with the largest no exponential overflows, and one at least is 1. The gradient of x is
 yᵢⱼ·(gᵢⱼ − Σₖ gᵢₖ·yᵢₖ) for a gradient g of y.
 Lesson: torch's five operations (maximum, difference, exponential, sum, quotient) go through the memory five
-times; in one kernel a row is read once and written once. A row longer than registers hold is read twice: first, block
+times; in one kernel a row is read once and written once. A row too long for the registers is read twice: first, block
 by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′ only rescales
-the sum, s·exp(m − m′), and so no third reading is needed. Attention does the same.
+the sum, s·exp(m − m′), so no third reading is needed. Attention does the same.
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, https://arxiv.org/abs/1805.02867
 In the product: `kernels/ops/columns/row_norm.py` reads a row for its norm and once more to divide by it.
 """
@@ -24,7 +24,7 @@ from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
 LONGEST = 16_384
-"""Columns that a block holds; longer rows are read in blocks."""
+"""The columns of a block; longer rows are read in blocks."""
 
 ROW_CHOICES = (
     Choice("few elements", "short rows, of which many programs are to have some", {"ELEMENTS": 1024}, 4),
@@ -46,7 +46,7 @@ def reference(x: torch.Tensor) -> torch.Tensor:
 @tuned(ROW_CHOICES, key=["rows", "columns"])
 @triton.jit
 def row_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr):
-    """Write as many rows of y as have about `ELEMENTS`; x: [rows, columns] with x_stride between rows, y: rows."""
+    """Write the rows of y that have about `ELEMENTS` together; x: [rows, columns], x_stride between rows, y: rows."""
     ROWS: tl.constexpr = (ELEMENTS + COLUMNS - 1) // COLUMNS
     i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.arange(0, COLUMNS)[None, :]
@@ -81,7 +81,7 @@ def online_kernel(x, y, rows, columns, x_stride, BLOCK: tl.constexpr):
 @tuned(ROW_CHOICES, key=["rows", "columns"])
 @triton.jit
 def row_backward_kernel(y, g, d, rows, columns, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr):
-    """Write as many rows of d, the gradient of x, as have about `ELEMENTS`; y, its gradient g, d: [rows, columns]."""
+    """Write rows of d, the gradient of x, about `ELEMENTS` together; y, its gradient g, d: [rows, columns]."""
     ROWS: tl.constexpr = (ELEMENTS + COLUMNS - 1) // COLUMNS
     i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.arange(0, COLUMNS)[None, :]
@@ -114,10 +114,10 @@ def block_backward_kernel(y, g, d, rows, columns, BLOCK: tl.constexpr):
 def softmax(x: torch.Tensor) -> torch.Tensor:
     """Return the softmax of x's last dimension, of x's shape and type, computed in float32.
 
-    x's rows may lie apart, as a slice's do; where the elements of one do, x is copied into rows first.
+    x's rows may lie apart, as in a slice; if a row's elements are not contiguous, x is copied into rows first.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
+        TypeError: The gallery's kernels do not take the type.
         ValueError: x has no dimension.
     """
     demand_alike(x=x)
@@ -141,7 +141,7 @@ def softmax_backward(y: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     """Return the gradient of softmax's x, given its answer y and y's gradient, of one shape and type.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
+        TypeError: The gallery's kernels do not take the type.
         ValueError: The types, the devices or the shapes differ.
     """
     demand_alike(y=y, gradient=gradient)

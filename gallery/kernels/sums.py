@@ -1,4 +1,4 @@
-"""The second stage of sums in two stages: what many programs summed in parts, in an order that does not change."""
+"""The second stage of sums in two stages: it adds the parts of many programs, in an order that does not change."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def sum_parts(parts: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def parts_for(tensor: torch.Tensor, most: int, per_processor: int = 2) -> int:
-    """Return into how many parts to split a sum of `most` at most: enough for the GPU's multiprocessors."""
+    """Return the number of parts of a sum, at most `most`: enough for the GPU's multiprocessors."""
     processors = torch.cuda.get_device_properties(tensor.device).multi_processor_count if tensor.is_cuda else 1
     return min(most, per_processor * processors)

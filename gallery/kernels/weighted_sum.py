@@ -1,14 +1,14 @@
 """Weighted sum: every row of a matrix shrinks to one number, by the same weights; with its gradients.
 
 Mathematics: yᵢ = Σⱼ xᵢⱼ wⱼ; given dy, dxᵢⱼ = dyᵢ wⱼ and dwⱼ = Σᵢ dyᵢ xᵢⱼ. x [rows, columns], w [columns], y [rows].
-Lesson: a *gradient* is two kernels more, and torch is told which: it then differentiates whatever the operator
-is part of. y sums along rows, so a program owns rows and runs over the columns. dw sums along columns: a program owns
-columns and some of the rows, and what the programs of a column found is added in a second kernel (`sums.py`),
-in an order that does not change. dx sums nothing: it is a map over two dimensions, and reads far less than it writes.
-At most two operations are done for each number that is moved, so that memory's bandwidth is the limit of all three;
-matrix units, which multiply a block with a block, have nothing to do where one side is a vector.
-In the product: `kernels/ops/linear/affine.py` is this with several targets, in the precision that a model's answers
-need.
+Lesson: a *gradient* is two more kernels, which are registered with torch: it then differentiates every computation with
+the operator. y sums along rows, so a program owns rows and runs over the columns. dw sums along columns: a program owns
+columns and some of the rows, and a second kernel (`sums.py`) adds the results of a column's programs, in an order that
+does not change. dx sums nothing: it is a map over two dimensions, and reads far less than it writes. At most two
+operations are done for each number that is moved, so memory's bandwidth is the limit of all three; matrix units, which
+multiply a block with a block, are of no use for a vector.
+In the product: `kernels/ops/linear/affine.py` is the same operation with several targets, in the precision that a
+model's answers need.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHOICES = (
     Choice("long rows", "many loads of one row are under way", {"ROWS": 1, "BLOCK": 4096}, 8),
 )
 DW_ROWS, DW_BLOCK = 16, 256
-"""Rows and columns at once of dw. Not tuned: it would change the order of the sums."""
+"""The rows and columns of dw that a program holds at once. Not tuned, as it sets the order of the sums."""
 
 
 def reference(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -69,7 +69,7 @@ def dx_kernel(dy, w, dx, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 
 @triton.jit
 def dw_kernel(dy, x, parts, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
-    """Write what every so many rows add to one block of dw; parts: [parts, columns]."""
+    """Write the contribution of this program's rows to one block of dw; parts: [parts, columns]."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     sums = tl.zeros([ROWS, BLOCK], COMPUTE)
     for first in tl.range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS):
@@ -83,7 +83,7 @@ def dw_kernel(dy, x, parts, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constex
 
 
 def compute_type(dtype: torch.dtype) -> tl.dtype:
-    """Return in what to compute: float32, or float64 for float64."""
+    """Return the type to compute in: float32, or float64 for float64."""
     return tl.float64 if dtype == torch.float64 else tl.float32
 
 

@@ -1,8 +1,8 @@
 """Zip: a function of two elements at the same place, here their sum: the vector addition of most tutorials.
 
 Mathematics: zᵢ = xᵢ + yᵢ, for x and y of one shape, n elements in all.
-Lesson: a kernel may read as many arrays as it likes; what counts is how many bytes go through the memory, here
-three for every element's byte, of which two are read. That is all that can be said of its speed: the sum is free.
+Lesson: a kernel may read any number of arrays. Its speed depends on the bytes that go through the memory, here three
+for every byte of an element, two read and one written. The sum is free.
 In the product: `kernels/ops/columns/combine.py` is a zip of up to four matrices.
 """
 
@@ -43,7 +43,7 @@ def zip_(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Return x + y, both of one shape and type; of any strides, they are copied into rows first.
 
     Raises:
-        TypeError: The type is none that kernels of the gallery take.
+        TypeError: The gallery's kernels do not take the type.
         ValueError: The types, the devices or the shapes differ.
     """
     demand_alike(x=x, y=y)

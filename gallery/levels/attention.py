@@ -1,11 +1,11 @@
 """Attention: Y = softmax(QKᵀ/√size) V, for each head of each sequence, causal or not.
 
-Mathematics: Q, K, V, Y `[batch, heads, tokens, size]`; causal: a token looks at itself and at those before it. Sums are
-made in float32, and so is the softmax.
+Mathematics: Q, K, V, Y `[batch, heads, tokens, size]`; causal: a token sees itself and the tokens before it. Sums and
+the softmax are computed in float32.
 Source: Dao, *FlashAttention-2* (2023); Milakov, Gimelshein, *Online normalizer calculation for softmax* (2018).
 Lesson: QKᵀ has tokens² numbers. A program that holds a block of Q needs them a block at a time, with the largest
-and the sum so far, so they are never in memory. Views of one product, Q, K and V of a block of a transformer, are read
-where they lie, and Y is written so that the next product reads its rows.
+and the sum so far, so they are never in memory. Q, K and V of a block of a transformer are views of one product and are
+read in place, and Y is written so that the next product reads its rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHOICES = (
 
 
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
-    """Return Y by the operation that torch has for it, itself flash attention where there is a GPU."""
+    """Return Y by torch's own operation, which is flash attention on a GPU."""
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
@@ -54,7 +54,7 @@ def look_at(
     q, k, v, stride, begin, end, tokens, query, factor, total, largest, y,
     SIZE: tl.constexpr, KEYS: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr
 ):  # fmt: skip
-    """Return the sum, the largest score and Y after the keys from `begin` to `end`, at first those before them."""
+    """Return the sum, the largest score and Y updated by the keys from `begin` to `end`."""
     column = tl.arange(0, SIZE)
     for first in tl.range(begin, end, KEYS):
         key = first + tl.arange(0, KEYS)
@@ -121,7 +121,7 @@ def attention_kernel(
 def in_triton_language(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
     """Return Y, whose heads of a token lie side by side; `size` is 16, 32, 64 or 128.
 
-    On a Hopper GPU heads of 64 and 128 in float16 and bfloat16 are for `gallery/kernels/attention_hopper.py`.
+    On a Hopper GPU `gallery/kernels/attention_hopper.py` computes heads of 64 and 128 in float16 and bfloat16.
     """
     check(q, k, v)
     batch, heads, tokens, size = q.shape
@@ -152,9 +152,9 @@ def in_cuda(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = Tr
 
 
 def alike(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the tensors as they are if all lie alike, heads of a token side by side, and copies that do otherwise.
+    """Return the tensors if all have one layout, heads of a token side by side, otherwise copies in that layout.
 
-    They also have to begin, as their tokens do, at multiples of 16 bytes, which CUDA C++ loads at once.
+    Tensors and their tokens also have to begin at multiples of 16 bytes, which CUDA C++ loads at once.
     """
     head = tensors[0]
     fits = head.stride(3) == 1 and head.stride(1) == head.shape[3]
@@ -166,7 +166,7 @@ def alike(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Refuse what the kernels do not compute."""
+    """Refuse arguments that the kernels do not support."""
     demand_alike(q=q, k=k, v=v)
     demand_shape("q", q, -1, -1, -1, -1)
     demand_shape("k", k, *q.shape)

@@ -1,4 +1,4 @@
-"""The CUDA C++ level's own compiler step: all of `cuda/` in one extension of torch, compiled for this GPU alone."""
+"""The CUDA C++ level's compiler step: all of `cuda/` in one extension of torch, compiled only for this GPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def missing() -> str:
 
 @functools.cache
 def library() -> Any:
-    """Compile what has changed since the last time, load it, and return its functions."""
+    """Compile the changed sources, load the extension, and return its functions."""
     if reason := missing():
         raise RuntimeError(f"The level CUDA C++ does not run here: {reason}.")
     from torch.utils.cpp_extension import load
@@ -55,6 +55,6 @@ def library() -> Any:
 
 
 def seconds() -> float:
-    """Return how long the compiler took when it was last needed."""
+    """Return how long the compiler took at its last run."""
     library()
     return float(json.loads(TIME.read_text()))

@@ -1,10 +1,10 @@
-"""Layer normalisation, with GELU behind it where it is asked for: y = GELU((x − μ)/√(σ² + ε) · γ + β).
+"""Layer normalisation, optionally followed by GELU: y = GELU((x − μ)/√(σ² + ε) · γ + β).
 
 Mathematics: μ and σ² are the mean and the variance of one row of x `[..., width]`; γ (`weight`) and β (`bias`) are
-`[width]`; GELU(t) = t·Φ(t) with the normal distribution's Φ. Sums are made in float32.
+`[width]`; GELU(t) = t·Φ(t) with the normal distribution's Φ. Sums are computed in float32.
 Source: Ba, Kiros, Hinton, *Layer Normalization* (2016); Hendrycks, Gimpel, *Gaussian Error Linear Units* (2016).
-Lesson: a row is read and written once whatever is computed of it in between, so a function that follows is free
-in the same kernel, and costs another round through memory in a kernel of its own.
+Lesson: a row is read and written once, with any computation in between, so a function that follows is free in the same
+kernel, and costs another round through memory in a separate kernel.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def reference(
 
 @triton.jit
 def gelu_of(x):
-    """Return x·Φ(x) of float32 values to 2·10⁻⁶, NaN of NaN.
+    """Return x·Φ(x) of float32 values to 2·10⁻⁶, NaN for NaN.
 
     Φ(t) − ½ is t·p(t²)/q(t²) to 6·10⁻⁸ for |t| ≤ 5, where it is ½ to 3·10⁻⁷: p and q were fitted, by least squares with
-    weights that rise where the error is large. Compiled for Hopper that is 23 instructions a number instead of the 32
-    by `tl.math.erf`, which are not free even in a kernel that waits for memory.
+    weights that rise where the error is large. Compiled for Hopper this takes 23 instructions a number instead of the
+    32 of `tl.math.erf`, which are not free even in a kernel that waits for memory.
     """
     t = tl.minimum(tl.maximum(x, -5.0), 5.0)
     s = t * t
@@ -113,7 +113,7 @@ def in_cuda(
 
 
 def check(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> None:
-    """Refuse what no level computes."""
+    """Refuse arguments that no level supports."""
     demand_alike(x=x, weight=weight, bias=bias)
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError("'x' needs a last dimension of at least one number.")

@@ -1,10 +1,10 @@
-"""Linear layer with what follows it in the same kernel: y = f(x Wᵀ + b) + r.
+"""Linear layer with the operations after it in the same kernel: y = f(x Wᵀ + b) + r.
 
 Mathematics: x `[..., inputs]`, W (`weight`) `[outputs, inputs]`, b (`bias`) `[outputs]`; f is GELU or nothing; r
-(`residual`), where given, has y's shape `[..., outputs]`. Products are summed in float32.
-Lesson: a tile of the product is in registers when its sum is done. Bias, GELU and the residual cost there what
-their own bytes cost; as kernels of their own each reads and writes all of y once more.
-`gallery/kernels/matmul.py` shows how tiles are made, and its functions make them here too; this file is the epilogue.
+(`residual`), if given, has y's shape `[..., outputs]`. Products are summed in float32.
+Lesson: a tile of the product is in registers when its sum is complete. There bias, GELU and the residual only cost
+their own bytes; as separate kernels each reads and writes all of y once more.
+The functions of `gallery/kernels/matmul.py` compute the tiles; this file is the epilogue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gallery.levels.layer_norm import gelu_of
 from gallery.tuning import tuned
 
 CUDA_MULTIPLE = 8
-"""Inputs and outputs are multiples of this in CUDA C++, which loads 16 bytes at once."""
+"""In CUDA C++, which loads 16 bytes at once, inputs and outputs are multiples of this number."""
 
 
 def reference(
@@ -134,7 +134,7 @@ def in_triton_language(
     residual: torch.Tensor | None = None,
     gelu: bool = False,
 ) -> torch.Tensor:
-    """Return y of x's type: 16-bit types by descriptors where rows are multiples of 16 bytes, all else by pointers."""
+    """Return y of x's type: 16-bit types by descriptors if rows are multiples of 16 bytes, otherwise by pointers."""
     check(x, weight, bias, residual)
     (N, K), shape = weight.shape, (*x.shape[:-1], weight.shape[0])
     x, weight, y = x.reshape(-1, K).contiguous(), weight.contiguous(), x.new_empty(shape)
@@ -182,7 +182,7 @@ def in_cuda(
 
 
 def check(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor | None) -> None:
-    """Refuse what the kernels do not compute."""
+    """Refuse arguments that the kernels do not support."""
     demand_alike(x=x, weight=weight, bias=bias)
     demand_shape("weight", weight, -1, -1)
     demand_shape("bias", bias, weight.shape[0])

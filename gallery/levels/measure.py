@@ -1,4 +1,4 @@
-"""Measures a subject at every level on a GPU: error, time, launches, memory, and what compiling it took."""
+"""Measures a subject at every level on a GPU: error, time, launches, memory and compile time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gallery.timing import ROUNDS, time_calls
 
 WARM_CALLS, HOST_CALLS = 3, 20
 CONTINUED_FROM = 12
-"""Letters of the text that the language model is given; it has to find the others."""
+"""The number of letters of the text that the language model is given; it has to find the others."""
 
 Figures = dict[str, Any]
 
 
 def measure(subject: Subject, rounds: int = ROUNDS) -> Figures:
-    """Return a subject's figures by level, of those that run here; every answer is checked before it is timed.
+    """Return a subject's figures for each level that runs here; every answer is checked before it is timed.
 
     Raises:
         AssertionError: An answer is farther from the truth than the subject allows.
@@ -66,9 +66,9 @@ def measure(subject: Subject, rounds: int = ROUNDS) -> Figures:
 
 
 def prepared(subject: Subject, name: str, arguments: Arguments) -> tuple[Call, Figures]:
-    """Return a level's call, called until it is as it stays, and how much longer the first calls took than later ones.
+    """Return a level's call after warm-up, and how much longer the first calls took than later ones.
 
-    That is the time of compilers and of tuning. CUDA C++ is compiled before, all of it at once.
+    The difference is the time of compilers and of tuning. All of CUDA C++ is compiled before, at once.
     """
     device = arguments[0].device
     if name == CUDA:
@@ -86,7 +86,7 @@ def prepared(subject: Subject, name: str, arguments: Arguments) -> tuple[Call, F
 
 
 def synchronised(call: Call, arguments: Arguments, count: int) -> None:
-    """Call so often, and wait for the GPU."""
+    """Call a number of times, and wait for the GPU."""
     for _ in range(count):
         call(*arguments)
     torch.cuda.synchronize()
@@ -120,7 +120,7 @@ def host_us(call: Call, arguments: Arguments) -> float:
 
 
 def generation(model: Call, device: torch.device) -> Mapping[str, Any]:
-    """Return what the language model makes of the text's beginning, and its time for each token."""
+    """Return the language model's continuation of the text's beginning, and its time for each token."""
     count = len(text.TEXT) - CONTINUED_FROM
     torch.cuda.synchronize()
     began = time.perf_counter()

@@ -1,12 +1,12 @@
 """Message passing on a graph: yᵢ = Σ w_e · x_{s(e)} over the edges e that lead to node i.
 
-Mathematics: x `[nodes, width]`; edges are in the order of where they lead to, so that those of node i are
-`offsets[i]` to `offsets[i + 1]` (compressed sparse rows; `offsets` `[nodes + 1]`, int32); `sources` `[edges]`, int32,
-says where each comes from, `weights` `[edges]` what it counts. y has x's shape and type; sums are made in float32.
+Mathematics: x `[nodes, width]`; edges are sorted by destination, so that those into node i are `offsets[i]` to
+`offsets[i + 1]` (compressed sparse rows; `offsets` `[nodes + 1]`, int32); `sources` `[edges]`, int32, holds each edge's
+source, and `weights` `[edges]` its weight. y has x's shape and type; sums are computed in float32.
 With wₑ = 1/(edges into i) this is the mean over neighbours.
-Lesson: a sum that is scattered to where edges lead needs atomics, whose order, and so whose bits, change from
-run to run. Sorted by destination, each node *gathers* its sum: one program owns it, nothing collides, and the messages
-are never written to memory. Torch's operations write them, one row an edge, and read them back.
+Lesson: a sum that is scattered to the destinations of edges needs atomics, whose order, and therefore bits, change from
+run to run. With edges sorted by destination, each node *gathers* its sum: one program owns it, nothing collides, and
+the messages are never written to memory. Torch's operations write them, one row for each edge, and read them back.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def by_destination(sources: torch.Tensor, destinations: torch.Tensor, nodes: int
 
 
 def mean_weights(offsets: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return the weight of each edge that makes the sum over neighbours their mean."""
+    """Return the weights of edges with which the sum over neighbours is their mean."""
     counts = offsets.diff()
     return torch.repeat_interleave(1.0 / counts.clamp(min=1), counts).to(dtype)
 
 
 def reference(x: torch.Tensor, offsets: torch.Tensor, sources: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Return y; torch's sum over segments is made in one order too."""
+    """Return y; torch's sum over segments has a fixed order too."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
     messages = x.index_select(0, sources).to(sums) * weights.to(sums).unsqueeze(1)
     return torch.segment_reduce(messages, "sum", offsets=offsets.long(), initial=0.0).to(x.dtype)
@@ -103,7 +103,7 @@ def in_cuda(x: torch.Tensor, offsets: torch.Tensor, sources: torch.Tensor, weigh
 
 
 def check(x: torch.Tensor, offsets: torch.Tensor, sources: torch.Tensor, weights: torch.Tensor) -> None:
-    """Refuse what no level computes; that `sources` are nodes is for `by_destination`'s caller to know."""
+    """Refuse arguments that no level supports; the caller of `by_destination` ensures that `sources` are nodes."""
     demand_alike(x=x, weights=weights)
     demand_alike((torch.int32,), offsets=offsets, sources=sources)
     demand_shape("x", x, -1, -1)

@@ -15,7 +15,7 @@ from torch import nn
 from gallery.levels.parts import Parts
 
 HEAD = 64
-"""Numbers in a head, at every size of model."""
+"""The size of a head, in models of every size."""
 
 
 class Linear(nn.Module):
@@ -33,7 +33,7 @@ class Linear(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation, and GELU of it where asked for, `layer_norm.py`."""
+    """Layer normalisation, optionally followed by GELU, `layer_norm.py`."""
 
     def __init__(self, width: int, parts: Parts) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class LayerNorm(nn.Module):
 class Block(nn.Module):
     """A block of a transformer: h = x + attention(norm(x)), y = h + W₂ GELU(W₁ norm(h)); x, y `[batch, tokens, width]`.
 
-    Seven kernels in the Triton language and CUDA C++: each product takes what follows it along.
+    It takes seven kernels in the Triton language and CUDA C++: each product includes the operations after it.
     """
 
     def __init__(self, width: int, parts: Parts, causal: bool = True) -> None:
@@ -114,7 +114,7 @@ class VisionTransformer(nn.Module):
 
 
 class GraphLayer(nn.Module):
-    """h = GELU(norm(W x + V messages(x))), `messages.py` between two products of which one adds the other."""
+    """h = GELU(norm(W x + V messages(x))), with `messages.py` between two products, the second adding the first."""
 
     def __init__(self, width: int, parts: Parts) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class GraphLayer(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """The scores of each node's classes: linear, layers, linear; x `[nodes, width]`, edges as messages' are."""
+    """The scores of each node's classes: linear, layers, linear; x `[nodes, width]`, edges as in `messages.py`."""
 
     def __init__(self, parts: Parts, width: int, layers: int = 3, classes: int = 16) -> None:
         super().__init__()

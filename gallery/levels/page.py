@@ -29,34 +29,35 @@ before it is timed.
     python -m gallery levels                 # measures on a GPU; without one compares answers on small sizes
     python -m gallery levels block messages
 
-| step | what is written | where |
+| step | code to write | file |
 | --- | --- | --- |
 | torch eager | the formula, as operations of torch | `reference` in `gallery/levels/NAME.py` |
 | TorchScript | nothing more: `torch.jit.script` of this text | `raised` in `gallery/levels/parts.py` |
 | torch.compile | nothing more: `torch.compile` of this text | `raised` in `gallery/levels/parts.py` |
-| Triton language | a kernel that says what one block of the answer takes | the kernel in `gallery/levels/NAME.py` |
-| CUDA C++ | a kernel that says what every thread does | `gallery/levels/cuda/NAME.cu`, bound by `cpp_extension` |
+| Triton language | a kernel that computes one block of the answer | the kernel in `gallery/levels/NAME.py` |
+| CUDA C++ | a kernel that programs every thread | `gallery/levels/cuda/NAME.cu`, bound by `cpp_extension` |
 
-In the Triton language attention in 16 bits is, on a Hopper GPU, the gallery's `gallery/kernels/attention_hopper.py`.
+On a Hopper GPU the Triton-language level uses the gallery's `gallery/kernels/attention_hopper.py` for attention in 16
+bits.
 
 Models are assembled once, in `gallery/levels/models.py`, from five parts: layer normalisation with or without GELU, a
-linear layer with what follows it, attention, messages on a graph, and a polynomial of degree 2. A level is a set of
-parts. The language model is trained for seconds on one sentence that is in `gallery/levels/text.py`, and continues its
-beginning letter by letter, the likeliest each time; the others have weights drawn from a fixed seed. Embeddings, means
-and what cuts images into patches are torch's at every level.
+linear layer with the operations after it, attention, messages on a graph, and a polynomial of degree 2. A level is a
+set of parts. The language model is trained for seconds on one sentence in `gallery/levels/text.py`, and continues its
+beginning letter by letter, the likeliest each time; the others have weights drawn from a fixed seed. At every level
+torch computes embeddings and means, and cuts images into patches.
 
-An answer may lie from float64 by 10⁻⁵ of its largest number in float32, by 10⁻² in bfloat16, whose own steps are
+An answer may differ from float64 by 10⁻⁵ of its largest number in float32, by 10⁻² in bfloat16, whose own steps are
 4 · 10⁻³, and by 4 · 10⁻² for a block or a model in bfloat16, which rounds many times. Every level sums
 messages in an order that is always the same, without atomics, so that a level gives the same bits each time.
 
-Without a GPU the Triton language runs through its interpreter, and CUDA C++ is left out; tests run its very sources on
-the CPU, where a block's threads take turns (`tests/gallery/cuda_on_cpu/`)."""
+Without a GPU the Triton language runs through its interpreter, and CUDA C++ is left out; tests run the same CUDA
+sources on the CPU, where a block's threads take turns (`tests/gallery/cuda_on_cpu/`)."""
 
-COLUMNS = """µs is the device time of one call, with nothing in the cache and all launches queued; *from Python* is what
-a call takes when Python makes one after the other; *MB* is what a call holds beyond its arguments and weights;
-*compiling* is how much longer the first calls took than later ones, tuning included, with empty caches (CUDA C++: nvcc
-and g++ for all operations together), and *repaid* after how many calls from Python the time gained on torch eager is
-that long; *error* is the largest one, in units of the answer's largest number."""
+COLUMNS = """µs is the device time of one call, with an empty cache and all launches queued; *from Python* is the time
+of a call when Python makes one after the other; *MB* is the memory of a call beyond its arguments and weights;
+*compiling* is the additional time of the first calls, tuning included, with empty caches (CUDA C++: nvcc and g++ for
+all operations together), and *repaid* is the number of calls from Python after which the time gained on torch eager
+exceeds it; *error* is the largest error, in units of the answer's largest number."""
 
 
 def section(subject: Figures) -> str:
@@ -87,42 +88,41 @@ def section(subject: Figures) -> str:
 
 
 def repaid(subject: Figures, level: str) -> str:
-    """Return after how many calls a level's compiling is repaid by what it gains on torch eager."""
+    """Return the number of calls after which the time gained on torch eager exceeds a level's compile time."""
     levels = subject["levels"]
     gained = levels[EAGER]["host_us"] - levels[level]["host_us"]
     return f"{levels[level]['compile_s'] * 1e6 / gained:,.0f}" if gained > 0 and level != EAGER else "–"
 
 
 def times(subjects: Mapping[str, Figures], level: str, other: str, key: str = "median_us") -> str:
-    """Return from how many to how many times another level's time a level takes, over all subjects."""
+    """Return the range of a level's time in multiples of another level's, over all subjects."""
     ratios = [subject["levels"][level][key] / subject["levels"][other][key] for subject in subjects.values()]
     return f"{min(ratios):.2f} to {max(ratios):.2f} times"
 
 
 def bought(subjects: Mapping[str, Figures]) -> str:
-    """Return what each step bought, and when it is worth it."""
+    """Return the section on each step's gain, and when it is worth it."""
     block, messages = subjects["block"]["levels"], subjects["messages"]["levels"]
     held = {level: f"{messages[level]['peak_mb']:,.0f} MB" for level in messages}
     return f"""## What each step bought, and when it is worth it
 
 - **TorchScript** takes {times(subjects, SCRIPT, EAGER)} the device time of torch eager, and
-  {times(subjects, SCRIPT, EAGER, "host_us")} the time of calls from Python. It takes Python away between operations and
-  fuses some that go number by number. It is worth it where a model has to run without Python; torch itself advises
-  torch.compile now.
+  {times(subjects, SCRIPT, EAGER, "host_us")} the time of calls from Python. It removes Python between operations and
+  fuses some elementwise ones. It is worth it if a model has to run without Python; torch itself now recommends
+  torch.compile.
 - **torch.compile** takes {times(subjects, COMPILE, SCRIPT)} the device time of TorchScript. It writes kernels in the
-  Triton language for all that lies between products: a block is {block[COMPILE]["launches"]} launches instead of
-  {block[EAGER]["launches"]}. It is one line, so it is the first thing to try, wherever the column *repaid* is less than
-  the calls to come.
+  Triton language for all operations between products: a block is {block[COMPILE]["launches"]} launches instead of
+  {block[EAGER]["launches"]}. It is one line, so try it first if the number of calls will exceed the column *repaid*.
 - **The Triton language** takes {times(subjects, TRITON, COMPILE)} the device time of torch.compile. It is worth it
-  where what is written to memory between operations can be left out and a compiler does not find it: a block is
+  if writes to memory between operations can be avoided and a compiler does not find this: a block is
   {block[TRITON]["launches"]} launches, and messages on a graph hold {held[TRITON]} instead of {held[COMPILE]}. Called
   from Python it takes {times(subjects, TRITON, COMPILE, "host_us")} the time of torch.compile: each operator finds its
-  configuration and launches its kernel in Python, which small models wait for. That is why the product captures all
+  configuration and launches its kernel in Python, and small models wait for this. The product therefore captures all
   launches of a batch as one CUDA graph (`kernels/engine/graphs.py`).
-- **CUDA C++** takes {times(subjects, CUDA, TRITON)} the device time of the Triton language. Every thread, copy and
-  barrier is one's own to place, and to get wrong. Products here use the instructions of all GPUs since capability 8.0,
-  not Hopper's own, which the compiler of the Triton language does use. It is worth it where a kernel needs what the
-  Triton language has no words for, and where Python must not be there at all."""
+- **CUDA C++** takes {times(subjects, CUDA, TRITON)} the device time of the Triton language. The programmer places every
+  thread, copy and barrier, and can get each wrong. Products here use the instructions of all GPUs since capability 8.0,
+  not Hopper's own, which the compiler of the Triton language does use. It is worth it if a kernel needs a feature that
+  the Triton language cannot express, or if no Python may be involved at all."""
 
 
 def page(document: Figures, directory: str) -> str:
@@ -149,6 +149,6 @@ def page(document: Figures, directory: str) -> str:
 
 
 def committed() -> str:
-    """Return the page that the committed results give."""
+    """Return the page for the committed results."""
     found = min(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
     return page(json.loads(found.read_text(encoding="utf-8")), found.parent.name)

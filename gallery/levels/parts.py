@@ -1,4 +1,4 @@
-"""The five levels, and the parts of models that each has: the same functions, computed in its way."""
+"""The five levels, and each level's parts of models: the same functions, computed in the level's way."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ IN_CUDA = Parts(*(operation.in_cuda for operation in _OPERATIONS))
 
 
 def parts_of(level: str) -> Parts:
-    """Return a level's parts: three levels have torch's, and differ in who runs them."""
+    """Return a level's parts: three levels share torch's parts, and differ in the way they are run."""
     return {TRITON: IN_TRITON_LANGUAGE, CUDA: IN_CUDA}.get(level, IN_TORCH)
 
 
 def raised(made: Callable[..., Any], level: str) -> Callable[..., Any]:
-    """Return a function or module made of `parts_of(level)` as the level runs it."""
+    """Return a function or module built from `parts_of(level)` as the level runs it."""
     if level == SCRIPT:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # torch advises torch.compile, the next level

@@ -1,4 +1,4 @@
-"""Draws what the levels reached: times beside each other, and how close they come to the roofs of the GPU."""
+"""Draws the levels' results: their times beside each other, and their distance from the roofs of the GPU."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Mathematics: x `[rows, features]`, m (`mean`) and s (`scale`) `[features]`; `coe
 (`intercept`) `[1]`; y `[rows]`. All are float32.
 Lesson: scikit-learn and torch write the expansion to memory, 560 numbers for 32 features. It is never needed: a
 row's answer is the quadratic form zᵀ(Cz + a), computed from a row that is read once.
-In the product: `kernels/ops/linear/quadratic.py`, which the exporter makes of such a pipeline, in float64 where that
+In the product: the exporter turns such a pipeline into `kernels/ops/linear/quadratic.py`, in float64 if the pipeline
 needs it.
 """
 
@@ -32,7 +32,7 @@ PROGRAMS_PER_MULTIPROCESSOR = 8
 def reference(
     x: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor, coefficients: torch.Tensor, intercept: torch.Tensor
 ) -> torch.Tensor:
-    """Return y, through the expansion as scikit-learn makes it."""
+    """Return y through scikit-learn's expansion."""
     z = (x - mean) / scale
     pairs = torch.triu_indices(x.shape[1], x.shape[1], device=x.device)
     expansion = torch.cat([z, z.index_select(1, pairs[0]) * z.index_select(1, pairs[1])], dim=1)
@@ -53,9 +53,9 @@ def polynomial_kernel(
     FEATURES: tl.constexpr,  # the power of two from features on, at least 16
     ROWS: tl.constexpr,
 ):
-    """A program makes every `num_programs(0)`-th block of rows, and reads the form's matrix once.
+    """Write y of every `num_programs(0)`-th block of rows, reading the form's matrix once.
 
-    The product z C is of three products of tensor cores, which is float32's precision but for some bits.
+    The product z C is computed as three products of tensor cores, which have float32's precision except for some bits.
     """
     i = tl.arange(0, FEATURES)
     known = i < features
@@ -109,7 +109,7 @@ def in_cuda(
 def check(
     x: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor, coefficients: torch.Tensor, intercept: torch.Tensor
 ) -> None:
-    """Refuse what the kernels do not compute."""
+    """Refuse arguments that the kernels do not support."""
     demand_alike((torch.float32,), x=x, mean=mean, scale=scale, coefficients=coefficients, intercept=intercept)
     demand_shape("x", x, -1, -1)
     features = x.shape[1]

@@ -22,14 +22,14 @@ from gallery.timing import QUICK_ROUNDS, ROUNDS
 PICTURES = Path(__file__).parents[2] / "docs/images/gallery"
 RESULTS = "gallery_levels"
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-"""The compilers' caches: an empty folder in their place makes compile times visible."""
+"""The compilers' caches; they are replaced by an empty folder to make compile times visible."""
 
 
 def levels(names: Sequence[str] | None, output: Path | None, *, quick: bool) -> None:
     """Compare the levels of subjects by name, of all by default.
 
     Raises:
-        GalleryError: There is no such subject, or an answer is farther from the truth than it may be.
+        GalleryError: There is no such subject, or an answer's error is larger than allowed.
     """
     device = kernel_device()
     with tempfile.TemporaryDirectory() as empty, mock.patch.dict(os.environ, dict.fromkeys(CACHES, empty)):
@@ -57,7 +57,7 @@ def levels(names: Sequence[str] | None, output: Path | None, *, quick: bool) -> 
 
 
 def compare(names: Sequence[str], console: Console) -> None:
-    """Check small sizes on the CPU, and print how far each level's answers lie from float64."""
+    """Check small sizes on the CPU, and print the error of each level's answers against float64."""
     from gallery.levels.parts import COMPILE, LEVELS, missing
     from gallery.levels.subjects import OPERATIONS, SUBJECTS, error
 
@@ -114,5 +114,5 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
 
 
 def digits(number: float) -> str:
-    """Return a number with one digit behind its point, or none where there are four before it."""
+    """Return a number with one digit after the point, or with none if it has four digits before it."""
     return f"{number:,.1f}" if number < 1000 else f"{number:,.0f}"

@@ -22,29 +22,29 @@ Call = Callable[..., torch.Tensor]
 
 SEED = 7
 OF_FLOAT32, OF_BFLOAT16, OF_MODELS = 1e-5, 1e-2, 4e-2
-"""Largest error in units of the truth's largest magnitude: bfloat16 has 2⁻⁹, a block rounds to it seven times."""
+"""The largest error in units of the truth's largest magnitude: bfloat16 has 2⁻⁹, a block rounds to it seven times."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One semantics at all levels."""
+    """One computation, with the same meaning at all levels."""
 
     name: str
     formula: str
     build: Callable[[Size, Parts], Call]
-    """Makes it of a level's parts: a function, or a module whose weights are the same whatever the parts."""
+    """A function that builds it from a level's parts: a function, or a module with the same weights at all levels."""
     sample: Callable[[Size, torch.dtype, torch.device], Arguments]
-    """Returns arguments, drawn from torch's generator."""
+    """A function that returns arguments, drawn from torch's generator."""
     small: Size
-    """To check on, as the interpreter runs it too."""
+    """The size to check, which the interpreter runs too."""
     large: Size
-    """To check and time on a GPU."""
+    """The size to check and time on a GPU."""
     work: Callable[[Size], int]
-    """Floating-point operations."""
+    """The number of floating-point operations."""
     numbers: Callable[[Size], int]
-    """Numbers that must be read or written, weights included."""
+    """The numbers that must be read or written, weights included."""
     dtype: torch.dtype = torch.bfloat16
-    """On a GPU; on a CPU it is float32."""
+    """The type on a GPU; on a CPU it is float32."""
     tolerance: float = OF_BFLOAT16
     others: Mapping[str, Call] = field(default_factory=dict)
     """Further calls to measure beside the levels, by name."""
@@ -54,7 +54,7 @@ class Subject:
         return raised(self.placed(self.made(size, parts_of(level)), device, self.dtype_on(device)), level)
 
     def truth(self, size: Size, arguments: Arguments) -> torch.Tensor:
-        """Return the answer in float64, of the weights and arguments as the device has them."""
+        """Return the answer in float64, from the weights and arguments as they are on the device."""
         device, dtype = arguments[0].device, self.dtype_on(arguments[0].device)
         made = self.placed(self.placed(self.made(size, IN_TORCH), device, dtype), device, torch.float64)
         return made(*(each.double() if each.is_floating_point() else each for each in arguments))
@@ -65,13 +65,13 @@ class Subject:
         return self.sample(size, self.dtype_on(device), device)
 
     def made(self, size: Size, parts: Parts) -> Call:
-        """Return what `build` makes, with the weights that every call draws alike."""
+        """Return the result of `build`; every call draws the same weights."""
         torch.manual_seed(SEED)
         return self.build(size, parts)
 
     @staticmethod
     def placed(made: Call, device: torch.device, dtype: torch.dtype) -> Call:
-        """Return a module with its weights on a device and of a type; a function is as it is."""
+        """Return a module with its weights on a device and of a type; a function is returned unchanged."""
         return made.requires_grad_(False).to(device, dtype) if isinstance(made, nn.Module) else made
 
     def dtype_on(self, device: torch.device) -> torch.dtype:
@@ -79,12 +79,12 @@ class Subject:
         return self.dtype if device.type == "cuda" else torch.float32
 
     def tolerance_on(self, device: torch.device) -> float:
-        """Return how far an answer may lie from the truth, in units of its largest magnitude."""
+        """Return the largest allowed error of an answer, in units of the truth's largest magnitude."""
         return self.tolerance if device.type == "cuda" else OF_FLOAT32
 
 
 def error(found: torch.Tensor, truth: torch.Tensor) -> float:
-    """Return the largest error in units of the truth's largest magnitude; NaN is one without bounds."""
+    """Return the largest error in units of the truth's largest magnitude; NaN counts as infinite."""
     assert found.shape == truth.shape, f"shape {list(found.shape)} where {list(truth.shape)} is due"
     largest = float((found.double() - truth).abs().max() / truth.abs().max())
     return largest if largest == largest else float("inf")
@@ -212,6 +212,6 @@ OPERATIONS = ("layer_norm_gelu", "attention", "messages", "polynomial")
 
 
 def other(subject: Subject, name: str) -> Call:
-    """Return what is measured besides the levels, ready to be called."""
+    """Return the further calls to measure besides the levels."""
     made: Any = subject.others[name]
     return raised(made, COMPILE) if name.startswith(COMPILE) else made

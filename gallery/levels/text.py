@@ -50,7 +50,7 @@ def language_model(parts: Parts) -> LanguageModel:
 def continued(model: Callable[[torch.Tensor], torch.Tensor], beginning: str, count: int, device: torch.device) -> str:
     """Return a beginning and the `count` tokens that the model finds likeliest, one after the other.
 
-    Every call is of the whole context: what lies behind a token does not change its scores, for the model is causal.
+    Every call takes the whole context: later tokens do not change a token's scores, because the model is causal.
     """
     tokens = encoded(beginning).to(device)
     for place in range(len(beginning), len(beginning) + count):

@@ -26,7 +26,7 @@ PICTURES: Mapping[str, Callable[[], Picture]] = {
     "convolution": products.convolution,
     "attention": products.attention,
 }
-"""By the exhibit's name."""
+"""The pictures by the exhibit's name."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Pictures of the steps in which each element of the answer is made by itself, and of copies."""
+"""Pictures of the steps that compute each element of the answer separately, and of copies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def zip_() -> Picture:
 
 
 def map_2d() -> Picture:
-    """Tiles, and where their elements lie."""
+    """Tiles, and the places of their elements in memory."""
     rows, columns, tile_rows, tile_columns = 6, 7, 3, 4
     picture = Picture(372, "A matrix in tiles, and where a tile's elements lie in memory: in rows, or in columns.")
 
@@ -131,7 +131,7 @@ def pooling() -> Picture:
 
 
 def copy() -> Picture:
-    """Three ways to say where a tile lies."""
+    """Three ways to address a tile."""
     picture = Picture(
         322, "Pointers: an address each. Block pointers: shape, strides, place. Descriptors: the GPU's own."
     )

@@ -1,4 +1,4 @@
-"""Pictures of the steps that multiply matrices: tiles, their order, and what a product takes along."""
+"""Pictures of the steps that multiply matrices: tiles, their order, and the epilogue of a product."""
 
 from __future__ import annotations
 

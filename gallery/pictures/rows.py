@@ -1,4 +1,4 @@
-"""Pictures of the steps that make many numbers into few: sums, rows, and what trains on them."""
+"""Pictures of the steps that reduce many numbers to few: sums, rows, and training on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dot() -> Picture:
 
 
 def online_states() -> list[tuple[float, float]]:
-    """Return maximum and sum after every block of the picture's row, as the online kernel finds them."""
+    """Return maximum and sum after every block of the picture's row, as the online kernel computes them."""
     states, largest, total = [], float("-inf"), 0.0
     for start in range(0, len(ONLINE_ROW), ONLINE_BLOCK):
         block = ONLINE_ROW[start : start + ONLINE_BLOCK]

@@ -1,6 +1,6 @@
-"""The few shapes that the gallery's pictures are made of, as SVG text: the same calls give the same bytes.
+"""The few shapes of the gallery's pictures, as SVG text: the same calls give the same bytes.
 
-A picture lies on a light card, so that it can be read on a dark page too. Each program has a colour of its own; lanes
+A picture is drawn on a light card, so that it can be read on a dark page too. Each program has its own colour; lanes
 that a mask switches off are hatched.
 """
 
@@ -24,7 +24,7 @@ PAINT = {
     "3 now": ("#9333ea", "#6b21a8"),
     "mask": ("url(#mask)", "#94a3b8"),
 }
-"""Name → fill and stroke. A number is a program's; `now` is what it works on at the moment."""
+"""Name → fill and stroke. A number is a program's; `now` marks the elements that it works on at the moment."""
 
 WIDTH = 960
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -61,7 +61,7 @@ class Picture:
         self, x: float, y: float, text: object, size: int = 14, anchor: str = "middle", bold: bool = False,
         colour: str = INK,
     ) -> None:  # fmt: skip
-        """Write a line; y is that of its baseline."""
+        """Write a line of text; y is the height of its baseline."""
         weight = ' font-weight="600"' if bold else ""
         self._parts.append(
             f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" fill="{colour}"{weight}>'
@@ -91,7 +91,7 @@ class Picture:
             self.text(x + width / 2, middle, line, size, bold=bold and not place, colour=colour)
 
     def outline(self, x: float, y: float, width: float, height: float, paint: str) -> None:
-        """Draw a thick frame around what is there."""
+        """Draw a thick frame around an area."""
         self._parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" fill="none" '
             f'stroke="{PAINT[paint][1]}" stroke-width="3"/>'
@@ -123,7 +123,7 @@ class Picture:
         )
 
     def brace(self, x: float, y: float, width: float, text: object, paint: str = "", below: bool = False) -> None:
-        """Draw a bracket over (or below) what is so wide, with a text."""
+        """Draw a bracket of a width over (or below) an area, with a text."""
         colour = PAINT[paint][1] if paint else LINE
         leg = -6 if below else 6
         self._parts.append(

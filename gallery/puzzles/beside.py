@@ -27,14 +27,14 @@ PUZZLES: Mapping[str, tuple[Callable[..., torch.Tensor], Size, Size]] = {
     "pooling": (pool, (1, 300, 9, 1, 0, 0), (1, 2**26, 9, 1, 0, 0)),
     "dot": (dot.solve, (300,), (2**26,)),
 }
-"""By the exhibit's name: Numba's answer, a size for its simulator and one to time on a GPU."""
+"""The puzzles by the exhibit's name: Numba's answer, a size for its simulator and one to time on a GPU."""
 
 
 def beside(name: str) -> Exhibit:
     """Return an exhibit of the puzzle's size, whose ways are the exhibit's first and Numba's.
 
     Raises:
-        GalleryError: it is none of the six.
+        GalleryError: it is not one of the six puzzles.
     """
     if name not in PUZZLES:
         raise GalleryError(f"There is no puzzle {name}; there are {', '.join(PUZZLES)}.")

@@ -7,8 +7,8 @@
     column[:, None] + row[None, :]                      one sum
     each vector loaded once for a tile                  loaded by every thread; the cache answers
 
-Numba's demands: the broadcasting itself, by indices. That a value serves a whole row of a tile is not said
-anywhere: it happens because a warp's equal addresses are one transfer, and the rest lies in the cache.
+Numba's demands: the broadcasting itself, by indices. The code does not say that a value serves a whole row of a tile:
+this happens because a warp's equal addresses are one transfer, and the rest is in the cache.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
     tl.store(partial + tl.program_id(0), ...)           if threadIdx.x == 0: partial[blockIdx.x] = total
     sum_kernel adds the partial sums                    add_up, likewise
 
-Numba's demands: the reduction. A sum of a block's values is one word in a block program; here threads must hand
-their values over in shared memory, and wait for each other: a barrier too few, or one inside an `if` that not all
-threads take, is a race or a deadlock that no test need find.
+Numba's demands: the reduction. A sum of a block's values is one word in a block program. In Numba threads must pass
+their values through shared memory, and wait for each other: a missing barrier, or one inside an `if` that not all
+threads take, is a race or a deadlock that tests may miss.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gallery.arguments import demand_shape
 from gallery.puzzles.numba_cuda import THREADS, arrays, blocks_for, cuda, float32, launch
 
 MOST_BLOCKS = 2048
-"""All that a large GPU runs at once, about; a longer vector makes their loops longer."""
+"""About the number that a large GPU runs at once; a longer vector makes their loops longer."""
 
 
 @cuda.jit(device=True)
@@ -63,7 +63,7 @@ def add_up(partial, total):
 
 
 def solve(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return Σ xᵢ yᵢ, of no dimensions, for two vectors of one length; the order of the sum depends on it alone."""
+    """Return Σ xᵢ yᵢ, without dimensions, for two vectors of one length, which alone sets the order of the sum."""
     demand_shape("x", x, -1)
     demand_shape("y", y, len(x))
     total = torch.zeros(1, device=x.device)

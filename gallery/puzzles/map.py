@@ -9,9 +9,9 @@
     map_kernel[(cdiv(n, BLOCK),)](x, y, c, n)           add[blocks, threads](x, y, c)
     BLOCK and num_warps, tuned                          THREADS, chosen by hand
 
-Numba's demands: say how many threads a block has, and write the program of one of them. The mask becomes an
-`if`. That neighbouring threads read neighbouring elements, so that one transfer serves a warp of 32, is for you to see;
-in a block program the compiler deals the elements out to the threads, and lets one load 16 bytes at a time.
+Numba's demands: choose how many threads a block has, and write the program of one thread. The mask becomes an `if`. You
+have to ensure that neighbouring threads read neighbouring elements, so that one transfer serves a warp of 32; in a
+block program the compiler distributes the elements to the threads, and lets one load 16 bytes at a time.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
     tiles of several shapes, tuned                      COLUMNS = 32 of a warp, and never a column of it
 
 Numba's demands: choose which of a thread's two numbers counts columns. The threads of a warp differ in
-`threadIdx.x` first; if that counted rows, they would read 32 places a row apart, and the memory, which gives 32 bytes
-at least, would give each of them 32 for 4. A transposed x is read this way here. A block program gives its addresses as
-one matrix: which threads take which is the compiler's choice, and the tile's shape one of tuning.
+`threadIdx.x` first; if that counted rows, they would read 32 places a row apart, and the memory, which delivers at
+least 32 bytes, would give each of them 32 for 4. A transposed x is read in this way. A block program gives its
+addresses as one matrix: the compiler assigns them to threads, and tuning chooses the tile's shape.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Numba's CUDA target, which compiles a Python function to one GPU thread's program; without a GPU, its simulator.
 
-The simulator runs every GPU thread as a thread of Python, about 4,000 a second: for small arrays, and for debuggers.
+The simulator runs every GPU thread as a thread of Python, about 4,000 a second; it suits small arrays and debugging.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except ImportError as error:
 config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # puzzles of a few elements are meant
 
 THREADS = 128
-"""In a block: four warps, enough to hide each other's waiting, few enough for the simulator."""
+"""The threads of a block: four warps, enough to hide each other's waiting, few enough for the simulator."""
 
 __all__ = ["THREADS", "arrays", "blocks_for", "cuda", "float32", "launch"]
 
@@ -50,7 +50,7 @@ def blocks_for(n: int, threads: int = THREADS) -> int:
 
 
 def launch(kernel: Callable[..., None], grid: Any, block: Any, *arguments: Any, shared_bytes: int = 0) -> None:
-    """Start a kernel on torch's current stream: what torch did before is done, and what it does next waits."""
+    """Start a kernel on torch's current stream, after torch's earlier work there and before its later work."""
     simulated = bool(config.ENABLE_CUDASIM)
     stream = 0 if simulated else cuda.external_stream(torch.cuda.current_stream().cuda_stream)
     kernel[grid, block, stream, shared_bytes](*arguments)

@@ -8,9 +8,9 @@
     tl.store(out, result, mask=...)                     for k in range(window): total += shared[t + k]
     WINDOW: tl.constexpr, compiled for each             window, a number like others
 
-Numba's demands: decide what several threads share, copy it, say how many bytes it is when you launch, and wait.
-Each element is wanted by WINDOW threads; shared memory keeps it a few cycles away from all of them. The Triton language
-has no shared memory to name: its compiler puts there what several threads of a program need.
+Numba's demands: decide which data several threads share, copy them, give their bytes at the launch, and wait. WINDOW
+threads need each element; shared memory keeps it a few cycles away from all of them. In the Triton language shared
+memory has no name: its compiler puts data there that several threads of a program need.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gallery.arguments import demand_shape
 from gallery.puzzles.numba_cuda import THREADS, arrays, blocks_for, cuda, float32, launch
 
 SHARED_BYTES = 48 * 2**10
-"""Shared memory that a block has without asking for more."""
+"""The shared memory of a block by default, in bytes."""
 
 LONGEST_WINDOW = SHARED_BYTES // 4 - THREADS + 1
 

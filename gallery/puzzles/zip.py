@@ -5,8 +5,8 @@
     at = program_id(0) * BLOCK + tl.arange(0, BLOCK)    i = cuda.grid(1), short for what the map wrote out
     two loads and a store under one mask                one `if` around two reads and a write
 
-Numba's demands: nothing beyond the map's. Threads differ in one thing, each may take its own branch: a
-block program has values in both, and chooses among them with `tl.where`.
+Numba's demands: the same as for the map. There is one difference: each thread may take its own branch, and a block
+program computes both and chooses between them with `tl.where`.
 """
 
 from __future__ import annotations

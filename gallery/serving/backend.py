@@ -1,7 +1,7 @@
 """The Python-backend model of a served exhibit, which its entry's `model.py` names.
 
-A request is one call of the exhibit's function: its tensors and its parameters are the arguments. A refusal by the
-function is the answer to that request alone, in the function's own words. If the exhibit joins requests, those of a
+A request is one call of the exhibit's function: its tensors and its parameters are the arguments. If the function
+refuses them, only that request gets the error, in the function's own words. If the exhibit joins requests, those of a
 batch that fit together become one launch.
 """
 
@@ -41,7 +41,7 @@ class TritonPythonModel:
     names: tuple[str, ...]
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Import the exhibit for the instance's device, and check it there against its reference."""
+        """Import the exhibit for the instance's device, and check it on this device against its reference."""
         config = json.loads(args["model_config"])
         name = config["parameters"]["exhibit"]["string_value"]
         on_gpu = args["model_instance_kind"] == "GPU"
@@ -76,7 +76,7 @@ class TritonPythonModel:
         return [responses[place] for place in range(len(requests))]
 
     def _arguments(self, request: Request) -> Arguments:
-        """Return a request's arguments by name, its tensors where the server has them."""
+        """Return a request's arguments by name, with tensors in the server's memory."""
         parameters = request.parameters()
         given = {} if parameters == NO_PARAMETERS else json.loads(parameters)
         scalars = {name: self.service.scalar(name, value) for name, value in given.items()}
@@ -84,14 +84,14 @@ class TritonPythonModel:
         return {**self.service.scalars, **scalars, **tensors}
 
     def _fits(self, arguments: Arguments) -> tuple[Any, ...]:
-        """Return what arguments have in common that one launch can answer."""
+        """Return a key that arguments share if one launch can answer them."""
         return tuple(
             (name, tuple(value.shape[1:]) if isinstance(value, torch.Tensor) else value)
             for name, value in sorted(arguments.items())
         )
 
     def _answer(self, group: Sequence[Arguments]) -> list[Response]:
-        """Answer requests by one launch; where that fails, each by its own, so that each fails for itself alone."""
+        """Answer requests by one launch; if it fails, answer each by its own launch, so that each fails separately."""
         try:
             if len(group) == 1:
                 return [self._response(self._call(group[0]))]
@@ -116,10 +116,10 @@ class TritonPythonModel:
 
 
 def _prove(exhibit: Exhibit, dtype: torch.dtype, device: torch.device) -> None:
-    """Raise `ValueError` unless the exhibit's answer here is its reference's.
+    """Raise `ValueError` unless the exhibit's answer on this device equals its reference's.
 
-    A GPU compiles the kernel for its largest sample of those to check on, so that not the first request waits for that;
-    the interpreter, which is slow, takes the smallest.
+    A GPU checks the largest of the samples, so that the kernel is compiled before the first request; the slow
+    interpreter checks the smallest.
     """
     samples = [exhibit.sample(size, dtype, device) for size in exhibit.sizes]
     choose = max if device.type == "cuda" else min
@@ -150,7 +150,7 @@ def _tensor_out(name: str, values: torch.Tensor) -> ServerTensor:
 
 
 def _refusal(failure: Exception) -> Response:
-    """Return what says that a request was wrong, or that the kernel failed on it."""
+    """Return the error for a request that was wrong, or on which the kernel failed."""
     if isinstance(failure, (TypeError, ValueError)):
         return _error(str(failure), pb_utils.TritonError.INVALID_ARG)
     return _error(f"The kernel failed: {type(failure).__name__}: {failure}", pb_utils.TritonError.INTERNAL)

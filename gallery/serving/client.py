@@ -1,9 +1,9 @@
-"""Asks served exhibits over gRPC and HTTP: an example of a client, and a check.
+"""Queries served exhibits over gRPC and HTTP: an example of a client, and a check.
 
     with Connection("grpc", "127.0.0.1:8001") as connection:
         (y,) = connection.ask("softmax", {"x": x})
 
-Both protocols have a client in tritonclient, whose classes have the same names and methods.
+tritonclient has a client for each protocol, and their classes have the same names and methods.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from triton_regressors.clients.errors import plain_reason
 PROTOCOLS = ("grpc", "http")
 NAMES = {"grpc": "gRPC", "http": "HTTP"}
 COMPILING_S = 600.0
-"""Seconds that a GPU may compile and tune before it answers the first request of a new size."""
+"""The time limit of the first request of a new size, for which a GPU compiles and tunes, in seconds."""
 
 
 class Connection:
@@ -57,7 +57,7 @@ class Connection:
     def ask(
         self, name: str, tensors: Mapping[str, torch.Tensor], scalars: Mapping[str, Scalar] | None = None
     ) -> tuple[torch.Tensor, ...]:
-        """Return a served exhibit's answers to tensors, and to scalars where its defaults will not do."""
+        """Return a served exhibit's answers to tensors, and to scalars that differ from its defaults."""
         service, inputs = service_of(name), []
         for tensor, values in tensors.items():
             inputs.append(self._library.InferInput(tensor, list(values.shape), service.datatype))
@@ -100,23 +100,23 @@ class Row:
     protocol: str
     size: Size
     error: float
-    """In units of the truth's largest magnitude."""
+    """The largest error, in units of the truth's largest magnitude."""
     allowed: float
     milliseconds: float
-    """From the last call to its answer."""
+    """The time from the last call to its answer."""
 
     @property
     def agrees(self) -> bool:
-        """True if the answer is the reference's."""
+        """True if the answer equals the reference's."""
         return self.error <= self.allowed
 
 
 def check(
     connection: Connection, name: str, sizes: Sequence[Size] | None = None, *, timed: bool = True
 ) -> Iterator[Row]:
-    """Ask a served exhibit about samples, by default of all sizes that it is checked on, and compare with its truth.
+    """Query a served exhibit with samples, by default of all sizes to check, and compare the answers with the truth.
 
-    A `timed` sample is sent twice: a GPU may have a kernel to compile at the first.
+    A `timed` sample is sent twice, since a GPU may compile a kernel for the first request.
     """
     exhibit, service = find(name), service_of(name)
     dtype = DATATYPES[service.datatype]
@@ -141,7 +141,7 @@ class Remote:
         self.milliseconds = 0.0  # that the last call took
 
     def __call__(self, *arguments: Any) -> Answer:
-        """Return what the exhibit's function would."""
+        """Return the answer of the exhibit's function."""
         named = dict(zip(self._names, arguments, strict=False))
         tensors = {name: named.pop(name) for name in self._service.inputs}
         start = time.perf_counter()
@@ -152,7 +152,7 @@ class Remote:
         return answers if len(answers) > 1 else answers[0]
 
     def takes(self, arguments: tuple[Any, ...]) -> bool:
-        """Return whether tensors have as many dimensions as the entry's; the server knows no batch of nothing."""
+        """Return whether the entry takes tensors of these dimensions; the server takes no empty batch."""
         named = dict(zip(self._names, arguments, strict=False))
         joins = self._service.joins
         return all(

@@ -5,11 +5,11 @@
       1/
         model.py        checks the files, then names the model of `gallery/serving/backend.py`
         digests.json    the SHA-256 of every other file
-        kernels/        what checks them, from the product's own entries
-        gallery/        the exhibit's file and what it imports of the gallery
+        kernels/        the modules that check them, from the product's own entries
+        gallery/        the exhibit's file and the gallery's modules that it imports
 
-An entry needs torch, triton and numpy and nothing of this repository. It appears by one rename, as the product's do;
-one that is there and differs gets the next version.
+An entry needs torch, triton and numpy and nothing of this repository. It appears by one rename, like the product's
+entries; if an entry exists and differs, the next version is written.
 """
 
 from __future__ import annotations

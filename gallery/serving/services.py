@@ -23,14 +23,14 @@ Dims = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Service:
-    """The inputs and outputs of a served exhibit. A request is a call of the exhibit's function, under its names.
+    """The inputs and outputs of a served exhibit. A request is a call of the exhibit's function, with its names.
 
-    `inputs` are the arguments that are tensors, `outputs` what the function returns, in its order, and `scalars` the
-    other arguments, which are parameters of a request, with what they are where it has none. A tuple of whole numbers
-    comes as a string, "3,3". `largest` bounds numbers: the kernel is compiled for each.
+    `inputs` are the arguments that are tensors. `outputs` are the function's results, in order. `scalars` are the other
+    arguments, which are parameters of a request, with their defaults. A tuple of whole numbers is sent as a string,
+    "3,3". `largest` bounds numbers, because the kernel is compiled for each value.
 
-    `datatype` is that of all tensors: FP16 where tensor cores do the work. If a service `joins`, tensors have one
-    dimension before their dims, in which the server may join requests: rows that have nothing to do with each other.
+    `datatype` is the type of all tensors: FP16 if tensor cores do the work. If a service `joins`, tensors have one
+    dimension before their dims, in which the server may join requests of independent rows.
     """
 
     inputs: Dims
@@ -44,7 +44,7 @@ class Service:
         """Return a parameter of a request as the function takes it.
 
         Raises:
-            ValueError: it is none of the function's, or not of its type, or too large.
+            ValueError: the function has no such parameter, or the value has another type or is too large.
         """
         if name not in self.scalars:
             known = ", ".join(self.scalars) if self.scalars else "none"
@@ -73,7 +73,7 @@ def _numbers(name: str, given: Scalar) -> tuple[int, ...]:
 
 
 def _shown(given: Scalar) -> str:
-    """Return what a request gave as an error quotes it: over gRPC, 16 kB of error are no error any more."""
+    """Return a request's value as an error quotes it, shortened, as gRPC loses errors of 16 kB."""
     text = repr(given)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
@@ -107,4 +107,4 @@ SERVICES: Mapping[str, Service] = {
         {"q": TENSOR, "k": TENSOR, "v": TENSOR}, {"o": TENSOR}, {"causal": False}, datatype="FP16", joins=True
     ),
 }
-"""By the exhibit's name, which is the entry's too."""
+"""The services by the exhibit's name, which is also the entry's."""
