@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
-from triton_regressors.exporter.calibration import check_level, find_interval
+from triton_regressors.exporter.calibration import CALIBRATION, check_level, find_interval
 from triton_regressors.exporter.columns import check_count, checked_columns, in_order
 from triton_regressors.exporter.compilation import Compilation, Export
 from triton_regressors.exporter.errors import ExportError
@@ -33,7 +33,7 @@ from triton_regressors.exporter.passes.precision import PRECISIONS, allowed_erro
 from triton_regressors.exporter.quantiles import check_quantiles
 from triton_regressors.exporter.registry import check_instance
 from triton_regressors.exporter.rounding import round_input
-from triton_regressors.exporter.row_profile import find_profile
+from triton_regressors.exporter.row_profile import PROFILE, find_profile
 from triton_regressors.exporter.row_types import DOUBLE, RowTypes, boolean_columns, row_types
 from triton_regressors.exporter.sample import as_sent, take_rows
 from triton_regressors.exporter.soundness import in_one_sentence
@@ -41,6 +41,8 @@ from triton_regressors.exporter.verify import Report, compare_types, verify
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Source
 from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.tables.errors import raised_as
+from triton_regressors.tables.frames import as_frame
 
 ROWS_AT_ONCE = 4096
 
@@ -108,9 +110,17 @@ def compile_estimator(
             "triton_regressors.load_estimator, or use the command `triton-regressors export`."
         )
     check_instance(estimator)
-    if columns is not None:
-        columns = checked_columns(columns, estimator)
-        sample, calibrate, profile = in_order(sample, calibrate, profile, columns, estimator)
+    columns = None if columns is None else checked_columns(columns, estimator)
+
+    def table(given: Any, called: str) -> Any:
+        """Return rows as a DataFrame if they are a table, with the columns of `columns` if there are any."""
+        with raised_as(ExportError):
+            frame = as_frame(given)
+        return frame if columns is None else in_order(frame, columns, estimator, called)
+
+    sample, profile = table(sample, "The sample"), table(profile, PROFILE)
+    if isinstance(calibrate, tuple | list) and len(calibrate) == 2:
+        calibrate = table(calibrate[0], CALIBRATION), calibrate[1]
     names = tuple(columns or feature_names(estimator) or ())
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:

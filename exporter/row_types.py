@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.tables.frames import has_names
+
 ROWS = 16
 """Rows of a sample that are handed from transformer to transformer, to see what types they make of them."""
 
@@ -66,7 +68,7 @@ def row_types(sample: Any | None, names: Sequence[str] | None) -> RowTypes:
     if sample is None:
         return RowTypes()
     if hasattr(sample, "columns") and names is not None:
-        if all(isinstance(name, str) for name in sample.columns):
+        if has_names(sample):
             given = dict(zip(sample.columns, sample.dtypes, strict=True))
             found = [given.get(name) for name in names]  # columns that nothing reads may be absent
         else:

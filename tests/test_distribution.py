@@ -58,7 +58,7 @@ def of_the_package() -> set[str]:
     """Return the files of the package, as git would add them, by their paths under its name."""
     own = {f"triton_regressors/{path.name}" for path in (ROOT / "src/triton_regressors").glob("*.*") if path.is_file()}
     folders = {name: ROOT / name for name in ("exporter", "kernels", "clients")}
-    folders |= {name: ROOT / "src/triton_regressors" / name for name in ("commands", "scoring")}
+    folders |= {name: ROOT / "src/triton_regressors" / name for name in ("commands", "scoring", "tables")}
     deployed = [*(ROOT / "docker").glob("*.yaml"), *(ROOT / "docker").glob("*.py")]
     deployed += [path for name in ("grafana", "kubernetes") for path in (ROOT / "docker" / name).rglob("*.*")]
     own |= {f"triton_regressors/{path.relative_to(ROOT)}" for path in deployed}

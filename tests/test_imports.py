@@ -5,7 +5,7 @@ commands                the command line
 triton_regressors       the public face
 scoring                 an entry's answers without a server, by the rules of clients
 exporter   clients      estimator → entry; entry → answers
-errors, defaults, ...   what both sides share, and kernels, which knows nothing of the rest
+errors, tables, ...     what both sides share, and kernels, which knows nothing of the rest
 
 In kernels/ a folder is a room, and a family of operations is one too. The doors are rooms of their own.
 """
@@ -22,6 +22,7 @@ import triton_regressors
 PACKAGE = "triton_regressors"
 ROOT = Path(triton_regressors.__file__).parent
 FACE, SHARED = "the face", "shared"
+FOLDERS = ("clients", "commands", "exporter", "kernels", "scoring", "tables")
 MAY_IMPORT = {
     "kernels": {"kernels"},
     SHARED: {SHARED, "kernels"},
@@ -64,7 +65,10 @@ TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.registry", f"{PACKAGE}.exporter.bui
 def modules() -> dict[str, Path]:
     """Return every module of the package by its name."""
     found = {}
-    for folder in (ROOT, *(ROOT / name for name in ("clients", "commands", "exporter", "kernels", "scoring"))):
+    for folder in (
+        ROOT,
+        *(ROOT / name for name in ("clients", "commands", "exporter", "kernels", "scoring", "tables")),
+    ):
         for path in folder.glob("*.py") if folder == ROOT else folder.rglob("*.py"):
             parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path

@@ -16,10 +16,10 @@ from triton_regressors.exporter.evidence.thresholds import beside
 from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.exporter.oracle import Answers, Oracle, feature_names
 from triton_regressors.exporter.sample import Sample
-from triton_regressors.exporter.text import is_missing
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs
 from triton_regressors.kernels.format.parity import units
+from triton_regressors.tables.values import is_missing
 
 MOST_COLUMNS = 256
 """The most columns that are changed one at a time; a longer list is first halved to those that make the difference."""

@@ -27,8 +27,9 @@ from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.ahead import ahead
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, is_number, one_line
+from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, is_number
 from triton_regressors.scoring.scorer import Scorer
+from triton_regressors.tables.errors import one_line
 
 GROUP_ROWS = 2**20
 """Rows of a row group in the output."""

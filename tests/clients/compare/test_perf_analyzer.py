@@ -11,9 +11,12 @@ from triton_regressors.clients.compare.load import Load
 from triton_regressors.clients.compare.measure import Settings
 from triton_regressors.clients.compare.payloads import CheckedRows
 from triton_regressors.clients.compare.statistics import ServerCounters
-from triton_regressors.clients.tensors import text_rows
+from triton_regressors.clients.tensors import InputTensor, text_rows
 
-TENSORS = {"X": np.arange(6, dtype=np.float32).reshape(2, 3), "cat": text_rows([["a"], ["Köln"]], "cat")}
+TENSORS = {
+    "X": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "cat": text_rows([["a"], ["Köln"]], InputTensor("cat", "BYTES", 1)),
+}
 
 # The layout of perf_analyzer's report writer; "Inferences/Second" counts rows.
 REPORT = """\
