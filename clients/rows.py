@@ -15,7 +15,7 @@ from triton_regressors.tables.columns import check_shape
 from triton_regressors.tables.errors import TableError, raised_as
 from triton_regressors.tables.files import holds_objects, nameless, read_table
 from triton_regressors.tables.frames import has_names
-from triton_regressors.tables.values import WrongCell, cell_numbers
+from triton_regressors.tables.values import cell_numbers
 
 
 def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None) -> Tensors:
@@ -73,11 +73,8 @@ def _numbers(column: pd.Series, refused: dict[int, str], path: Path) -> pd.Serie
     """Return a column of numbers with NaN for other cells; add the reason for each such row to `refused`."""
     if not holds_objects(column):
         return column
-    wrong = dict[int, WrongCell]()
-    numbers = cell_numbers(column.tolist(), wrong, written=path.suffix.lower() == ".csv")
-    for row, error in wrong.items():
-        refused.setdefault(row, error.of_row(column.name))
-    return pd.Series(numbers, column.index)
+    written = path.suffix.lower() == ".csv"
+    return pd.Series(cell_numbers(column.tolist(), column.name, refused, written=written), column.index)
 
 
 def _found(

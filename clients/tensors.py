@@ -18,7 +18,7 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS
 from triton_regressors.tables import frames
-from triton_regressors.tables.columns import check_columns, check_shape, take_columns
+from triton_regressors.tables.columns import check_columns, take_columns
 from triton_regressors.tables.errors import raised_as
 from triton_regressors.tables.values import numbers, strings
 
@@ -101,7 +101,7 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
         return _by_name(X, {tensor.name: tensor for tensor in inputs}, model)
     X = as_frame(X)
     if frames.is_table(X):
-        return {tensor.name: _rows(part, tensor) for tensor, part in split(X, inputs, model)}
+        return {tensor.name: _rows(part, tensor, "The table") for tensor, part in split(X, inputs, model)}
     if len(inputs) != 1:
         raise InvalidRequest(
             f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names "
@@ -121,7 +121,7 @@ def split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[I
             "names; give a mapping of each input's name to an array."
         )
     with raised_as(InvalidRequest):
-        check_columns(table.columns, [(tensor.columns, owner(tensor)) for tensor in inputs])
+        check_columns(table.columns, [name for tensor in inputs for name in tensor.columns])
     return [(tensor, table[list(tensor.columns)]) for tensor in inputs]
 
 
@@ -140,18 +140,13 @@ def as_frame(X: Any) -> Any:
         return frames.as_frame(X)
 
 
-def owner(tensor: InputTensor) -> str:
-    """Return the words that follow the names of an input's columns in a sentence."""
-    return f" of input '{tensor.name}'"
-
-
 def listed(inputs: Sequence[InputTensor]) -> str:
     """Return the inputs in words."""
     names = " and ".join(f"'{tensor.name}'" for tensor in inputs)
     return f"input{'s' if len(inputs) > 1 else ''} {names}"
 
 
-def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
+def number_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None) -> np.ndarray:
     """Return X in the form of a request for an input of numbers: [rows, columns] in the input's type.
 
     An array of that type is not converted. Other floats, integers, booleans and Decimals are rounded to the nearest
@@ -166,11 +161,8 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
     if isinstance(X, np.ndarray) and X.dtype == dtype and X.ndim == 2 and len(X):
         return np.asarray(X)
     with raised_as(InvalidRequest):
-        if frames.is_table(X):
-            check_shape(X.shape, "The table")
-            array = numbers(X, owner=owner(tensor), whole=whole)
-        else:
-            array = numbers(frames.as_matrix(X, tensor.name), tensor.name, names=tensor.columns, whole=True)
+        rows = frames.as_rows(X, called or tensor.name)
+        array = numbers(rows, called or tensor.name, tensor.columns, whole=whole or isinstance(rows, np.ndarray))
     if array.dtype == dtype:
         return array
     if array.dtype == np.bool_:
@@ -231,7 +223,7 @@ def _refuse(wrong: np.ndarray, array: np.ndarray, tensor: InputTensor, why: str)
         raise InvalidRequest(f"{tensor.name}[{row}, {column}]{named} is {array[row, column]}, {why}.")
 
 
-def text_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
+def text_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None) -> np.ndarray:
     """Return strings in the form of a request: `bytes` objects in UTF-8 [rows, columns]; a missing one is empty.
 
     A string is str or bytes; None, NaN and pandas' own missing values are missing.
@@ -239,12 +231,9 @@ def text_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
     Raises:
         InvalidRequest: they are not two-dimensional, have no rows, or hold a value that is not a string.
     """
-    X = as_frame(X)
     with raised_as(InvalidRequest):
-        if frames.is_table(X):
-            check_shape(X.shape, "The table")
-            return strings(X, owner=owner(tensor))
-        return strings(frames.as_matrix(X, tensor.name, objects=True), tensor.name, names=tensor.columns)
+        rows = frames.as_rows(frames.as_frame(X), called or tensor.name, objects=True)
+        return strings(rows, called or tensor.name, tensor.columns)
 
 
 def datatype(array: np.ndarray) -> str:
@@ -278,12 +267,12 @@ def some_rows(X: Any, rows: slice) -> Any:
     return X[rows] if isinstance(X, list | tuple | np.ndarray) else np.asarray(X)[rows]
 
 
-def _rows(X: Any, tensor: InputTensor) -> np.ndarray:
-    """Return X in the form of a request for an input."""
+def _rows(X: Any, tensor: InputTensor, called: str | None = None) -> np.ndarray:
+    """Return X in the form of a request for an input; `called` begins the sentences of errors, or else its name."""
     if tensor.datatype not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise InvalidRequest(f"Input '{tensor.name}' takes {tensor.datatype}; this client sends {accepted}.")
-    return text_rows(X, tensor) if tensor.text else number_rows(X, tensor)
+    return (text_rows if tensor.text else number_rows)(X, tensor, called)
 
 
 def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model: str) -> Tensors:
@@ -304,4 +293,4 @@ def _own_columns(value: Any, tensor: InputTensor) -> Any:
     if not (tensor.columns and frames.has_names(value)):
         return value
     with raised_as(InvalidRequest):
-        return take_columns(value, tensor.columns, owner=owner(tensor))
+        return take_columns(value, tensor.columns, tensor.name)

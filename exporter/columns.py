@@ -12,7 +12,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.oracle import feature_names
 from triton_regressors.tables.columns import take_columns
 from triton_regressors.tables.errors import raised_as
-from triton_regressors.tables.frames import has_names
+from triton_regressors.tables.frames import as_frame, has_names
 from triton_regressors.tables.values import NUMERIC_KINDS
 
 
@@ -56,18 +56,19 @@ def check_count(columns: Sequence[str], n_features: int, estimator: Any) -> None
         )
 
 
-def in_order(table: Any, columns: Sequence[str], estimator: Any, called: str) -> Any:
-    """Return a table's columns of these names, as the estimator was fitted on them; rows without names as they are.
+def in_order(rows: Any, columns: Sequence[str] | None, estimator: Any, called: str) -> Any:
+    """Return a table of any kind as a DataFrame, with the columns of these names as the estimator was fitted on them.
 
-    `called` begins the sentences of errors.
+    Rows without names are returned as they are. `called` begins the sentences of errors.
 
     Raises:
         ExportError: a column is missing, or there twice.
     """
-    if not has_names(table):
-        return table
     with raised_as(ExportError):
-        table, names = take_columns(table, columns, called), feature_names(estimator)
+        table, names = as_frame(rows), feature_names(estimator)
+        if columns is None or not has_names(table):
+            return table
+        table = take_columns(table, columns, called)
     if names is not None:
         return table.set_axis(names, axis=1)
     matrix = table.to_numpy()

@@ -41,8 +41,6 @@ from triton_regressors.exporter.verify import Report, compare_types, verify
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Source
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.tables.errors import raised_as
-from triton_regressors.tables.frames import as_frame
 
 ROWS_AT_ONCE = 4096
 
@@ -111,16 +109,10 @@ def compile_estimator(
         )
     check_instance(estimator)
     columns = None if columns is None else checked_columns(columns, estimator)
-
-    def table(given: Any, called: str) -> Any:
-        """Return rows as a DataFrame if they are a table, with the columns of `columns` if there are any."""
-        with raised_as(ExportError):
-            frame = as_frame(given)
-        return frame if columns is None else in_order(frame, columns, estimator, called)
-
-    sample, profile = table(sample, "The sample"), table(profile, PROFILE)
+    sample = in_order(sample, columns, estimator, "The sample")
+    profile = in_order(profile, columns, estimator, PROFILE)
     if isinstance(calibrate, tuple | list) and len(calibrate) == 2:
-        calibrate = table(calibrate[0], CALIBRATION), calibrate[1]
+        calibrate = in_order(calibrate[0], columns, estimator, CALIBRATION), calibrate[1]
     names = tuple(columns or feature_names(estimator) or ())
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:

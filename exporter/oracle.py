@@ -19,9 +19,9 @@ from triton_regressors.exporter.intervals import ENDS, Interval
 from triton_regressors.exporter.profile import Profile
 from triton_regressors.exporter.registry import find_answers
 from triton_regressors.exporter.row_types import DOUBLE, RowTypes
-from triton_regressors.tables.columns import check_shape, in_words, take_columns
+from triton_regressors.tables.columns import in_words, take_columns
 from triton_regressors.tables.errors import raised_as
-from triton_regressors.tables.frames import as_frame, as_matrix, has_names, is_table
+from triton_regressors.tables.frames import as_matrix, as_rows, has_names, is_table
 from triton_regressors.tables.values import is_na, numbers
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
@@ -72,12 +72,11 @@ class Oracle:
             ExportError: columns are missing, or the rows are no matrix of as many columns.
         """
         with raised_as(ExportError):
-            table, width = as_frame(given), self._n_features
-            if is_table(table) and self._names is not None:
-                table = self._own_columns(table, called)
-                check_shape(table.shape, called, width)
+            width = self._n_features
+            if is_table(given) and self._names is not None:
+                table = as_rows(self._own_columns(given, called), called, width)
             else:
-                table = as_matrix(table, called, width, objects=bool(self._text))
+                table = as_matrix(given, called, width, objects=bool(self._text))
                 if self._names is not None and len(self._names) == width:
                     import pandas as pd
 

@@ -262,36 +262,35 @@ def test_what_is_no_number_is_shown_with_its_row(column: Any, row: int, value: o
 
 TWO = PLAIN[1:3]
 UNFIT: dict[str, tuple[Any, str]] = {
-    "no column": (TWO[["rented"]], "{called} lacks column 'price'{owner}; it has no other column in its place."),
+    "no column": (TWO[["rented"]], "{called} lacks column 'price'; it has no other column in its place."),
     "none of both": (
         TWO[[]].assign(id=1),
-        "{called} lacks columns 'rented', 'price'{owner}; besides the model's columns it has column 'id'.",
+        "{called} lacks columns 'rented', 'price'; besides the model's columns it has column 'id'.",
     ),
     "a name in capitals": (
         TWO.rename(columns={"price": "Price"}),
-        "{called} lacks column 'price'{owner}; besides the model's columns it has column 'Price': 'Price' may be "
-        "'price'.",
+        "{called} lacks column 'price'; besides the model's columns it has column 'Price': 'Price' may be 'price'.",
     ),
-    "a column twice": (pd.concat([TWO, TWO[["price"]]], axis=1), "{called} has column 'price'{owner} more than once."),
+    "a column twice": (pd.concat([TWO, TWO[["price"]]], axis=1), "{called} has column 'price' more than once."),
     "a word": (
         TWO.assign(price=[1, "old"]),
-        "{called}'s column 'price'{owner} must be numbers: it holds 'old' in row 1.",
+        "{called}'s column 'price' must be numbers: it holds 'old' in row 1.",
     ),
     "numbers as strings": (
         TWO.assign(price="1"),
-        "{called}'s column 'price'{owner} must be numbers: it holds '1' in row 0.",
+        "{called}'s column 'price' must be numbers: it holds '1' in row 0.",
     ),
     "two columns of words": (
         TWO.assign(price=[1, "old"], rented="no"),
-        "{called}'s columns 'rented', 'price'{owner} must be numbers: 'rented' holds 'no' in row 0.",
+        "{called}'s columns 'rented', 'price' must be numbers: 'rented' holds 'no' in row 0.",
     ),
     "dates": (
         TWO.assign(price=pd.Timestamp("2020-01-01")),
-        "{called}'s column 'price'{owner} must be numbers: it holds Timestamp('2020-01-01 00:00:00') in row 0.",
+        "{called}'s column 'price' must be numbers: it holds Timestamp('2020-01-01 00:00:00') in row 0.",
     ),
     "durations": (
         TWO.assign(price=pd.Timedelta("1D")),
-        "{called}'s column 'price'{owner} must be numbers: it holds Timedelta('1 days 00:00:00') in row 0.",
+        "{called}'s column 'price' must be numbers: it holds Timedelta('1 days 00:00:00') in row 0.",
     ),
     "no rows": (TWO[:0], "{called} has no rows (shape (0, 2)); at least one is needed."),
 }
@@ -335,9 +334,7 @@ def test_a_table_that_does_not_fit_is_refused_in_the_same_words(
     given, sentence = UNFIT[case]
     with pytest.raises(REFUSALS) as caught:
         asked(door, entry, given, tmp_path)
-    of_export = {"called": "The sample", "owner": ""}
-    of_requests = {"called": "The table", "owner": " of input 'X'"}
-    assert str(caught.value) == sentence.format(**(of_export if door == "export" else of_requests))
+    assert str(caught.value) == sentence.format(called="The sample" if door == "export" else "The table")
 
 
 @pytest.mark.parametrize("door", TABLE_DOORS)
@@ -421,7 +418,7 @@ def test_a_file_without_the_columns_is_refused_as_a_table_is(
         given.to_csv(path, index=False)
     else:
         given.astype({name: str for name in given if given[name].dtype == object}).to_parquet(path)
-    told = sentence.format(called="The table", owner=" of input 'X'")
+    told = sentence.format(called="The table")
     if case == "numbers as strings" and suffix == "csv":  # a .csv has no others
         return
     for door in ("predict", "score"):
@@ -488,7 +485,7 @@ def test_strings_and_missing_ones_are_the_same_bytes_to_clients_and_scoring(home
 def test_what_is_no_string_is_shown_with_its_row(homes: Path, cells: str) -> None:
     column, wrong = NO_STRINGS[cells]
     table, scorer = pd.DataFrame({"area": 1.0, "city": pd.Series(column, dtype=object)}), Scorer(homes)
-    sentence = f"The table's column 'city' of input 'place' must be strings: {wrong}"
+    sentence = f"The table's column 'city' must be strings: {wrong}"
     for convert in (lambda: model_tensors(table, scorer.inputs, "homes"), lambda: scorer.tensors(Columns(table))):
         with pytest.raises(tr.InvalidRequest) as caught:
             convert()

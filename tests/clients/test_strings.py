@@ -139,7 +139,6 @@ class TestClients:
                 ROWS["X"],
                 "'people' has the inputs 'X' and 'cat': give a table with named columns, or a mapping",
             ),
-            ("people", PEOPLE[["age", "income"]], "lacks columns 'zip', 'city' of input 'cat'"),
             ("words", {"dog": [["a", "b"]]}, "'words' has no input 'dog'; it takes the input 'cat'"),
             ("people", {**ROWS, "X": ROWS["X"][:, :1]}, r"unexpected shape for input 'X'.*Expected \[-1,2\], got"),
             (
@@ -158,9 +157,7 @@ class TestClients:
                 ROWS["cat"],
                 "'people' has the inputs 'X' and 'cat': give a table with named columns, or a mapping",
             ),
-            ("people", PEOPLE.drop(columns="zip"), "lacks column 'zip' of input 'cat'"),
-            ("people", PEOPLE.assign(zip=1234), "column 'zip' of input 'cat' must be strings: it holds 1234 in row 0"),
-            ("people", PEOPLE.assign(age="old"), "column 'age' of input 'X' must be numbers"),
+            ("people", PEOPLE.drop(columns="zip"), "lacks column 'zip'"),
             ("unnamed", PEOPLE, "'unnamed' does not say which columns its inputs 'X' and 'cat' are"),
         ],
     )
@@ -232,7 +229,7 @@ class TestPredictCommand:
         PEOPLE.assign(zip=[1234, 9, 0]).to_parquet(tmp_path / "x.parquet")
         with pytest.raises(
             errors.RowsError,
-            match=r"x\.parquet: The table's column 'zip' of input 'cat' must be strings: it holds 1234 in row 0\.$",
+            match=r"x\.parquet: The table's column 'zip' must be strings: it holds 1234 in row 0\.$",
         ):
             run("people", tmp_path / "x.parquet")
 
@@ -245,20 +242,6 @@ class TestPredictCommand:
                 "34,01234,Bonn,1.5\n",
                 (),
                 r"does not name its columns; .* 'age', 'income', 'zip', 'city'",
-            ),
-            (
-                "people",
-                "x.csv",
-                "age,zip,city\n1,2,3\n",
-                (),
-                r"lacks column 'income' of input 'X'; it has no other column in",
-            ),
-            (
-                "people",
-                "x.csv",
-                "age,income,zip,city\nold,1,2,3\n",
-                (),
-                "column 'age' of input 'X' must be numbers: it holds 'old' in row 0",
             ),
             ("people", "x.csv", "age,income,zip,city\n", (), r"x\.csv: The table has no rows"),
             ("people", "x.csv", "age,income,zip,city\n1,2,3,4,5\n", (), "lines with more cells than its first"),

@@ -17,7 +17,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow import compute, types
 
-from triton_regressors.clients.tensors import owner
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.scorer import Scorer
@@ -30,10 +29,6 @@ PART_ROWS = 1_000_000
 """A part ends with the row group that brings it to this many rows: a crash loses at most one part."""
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-
-class Unreadable(Exception):  # noqa: N818
-    """A file cannot be read, or does not fit the entry; if that ends a run, it becomes a `ScoringError`."""
 
 
 @dataclass(frozen=True)
@@ -112,27 +107,26 @@ def look(path: Path, base: Path, scorer: Scorer, *, by_row: bool = False) -> Sou
     With `by_row` a cell of a .csv that is not a number concerns only its row, and is not checked here.
 
     Raises:
-        Unreadable: the file cannot be read, or lacks a column that the entry takes, or has one of another kind.
+        TableError: the file cannot be read, or lacks a column that the entry takes, or has one of another kind.
     """
     below = path.relative_to(base) if path.is_relative_to(base) else Path(path.name)
     groups: tuple[int, ...] = ()
     reading: dict[str, Any] = {}
-    with raised_as(Unreadable):
-        try:
-            status = path.stat()
-            if path.suffix.lower() == ".csv":
-                reading = _reading(path, scorer)
-                own = _csv_schema(path, reading, scorer, by_row=by_row)
-            else:
-                with pq.ParquetFile(path) as file:
-                    groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
-                    own = file.schema_arrow
-        except (OSError, ValueError) as error:  # pyarrow's are either
-            raise unreadable(path, error) from None
+    try:
+        status = path.stat()
+        if path.suffix.lower() == ".csv":
+            reading = _reading(path, scorer)
+            own = _csv_schema(path, reading, scorer, by_row=by_row)
+        else:
+            with pq.ParquetFile(path) as file:
+                groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
+                own = file.schema_arrow
+    except (OSError, ValueError) as error:  # pyarrow's are either
+        raise unreadable(path, error) from None
     pairs = [part.partition("=") for part in path.parent.parts if "=" in part]
     stated = {name: None if value == HIVE_NULL else unquote(value) for name, _, value in pairs if name not in own.names}
     schema = pa.schema([*own, *(pa.field(name, _stated(name, scorer)) for name in stated)])
-    with raised_as(Unreadable, f"{path}: "):
+    with raised_as(TableError, f"{path}: "):
         scorer.check_columns(schema.names)
         _check_types(schema, scorer)
     return Source(
@@ -201,7 +195,7 @@ def _own_batches(source: Source, part: Part, scorer: Scorer, names: Sequence[str
                 for batch in file.iter_batches(rows, row_groups=list(part.groups or ()), columns=list(names)):
                     yield pa.Table.from_batches([batch])
     except (OSError, ValueError) as error:  # pyarrow's are either
-        raise Unreadable(str(unreadable(source.path, error))) from None
+        raise unreadable(source.path, error) from None
 
 
 def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str]]:
@@ -211,10 +205,7 @@ def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str
     """
     refused: dict[int, str] = {}
     for name in _unread(table.schema, scorer):
-        wrong = dict[int, WrongCell]()
-        table = _put(table, name, cell_numbers(table[name].to_pylist(), wrong, written=True))
-        for row, error in wrong.items():
-            refused.setdefault(row, error.of_row(name))
+        table = _put(table, name, cell_numbers(table[name].to_pylist(), name, refused, written=True))
     return table, refused
 
 
@@ -283,15 +274,14 @@ def _csv_schema(path: Path, reading: Mapping[str, Any], scorer: Scorer, *, by_ro
     if table is None:  # a header alone
         return schema
     numbers, _ = as_numbers(table, scorer)
-    for tensor in scorer.inputs if not by_row else ():
-        wrong = dict[str, WrongColumn]()
-        for name in (name for name in _unread(table.schema, scorer) if name in tensor.columns):
-            try:
-                cell_numbers(table[name].to_pylist(), written=True)
-            except WrongCell as error:
-                wrong[name] = error
-        if wrong:
-            raise TableError(f"{path}: {wrong_columns(wrong, owner=owner(tensor))}")
+    wrong = dict[str, WrongColumn]()
+    for name in _unread(table.schema, scorer) if not by_row else ():
+        try:
+            cell_numbers(table[name].to_pylist(), written=True)
+        except WrongCell as error:
+            wrong[name] = error
+    if wrong:
+        raise TableError(f"{path}: {wrong_columns(wrong)}")
     return pa.schema(
         [numbers.schema.field(field.name) if field.name in numbers.schema.names else field for field in schema]
     )
@@ -336,7 +326,7 @@ def _check_types(schema: pa.Schema, scorer: Scorer) -> None:
         wrong = {name: kind for name, kind in kinds.items() if not (types.is_null(kind) or fits(kind))}
         if wrong:
             of_type = {name: WrongColumn(wanted, f"is of type {kind}") for name, kind in wrong.items()}
-            raise wrong_columns(of_type, owner=owner(tensor))
+            raise wrong_columns(of_type)
 
 
 def _stated(name: str, scorer: Scorer) -> pa.DataType:

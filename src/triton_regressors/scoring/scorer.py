@@ -11,7 +11,7 @@ import pandas as pd
 
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.clients.parts import Part, renumbered
-from triton_regressors.clients.tensors import Tensors, owner, row_count, take
+from triton_regressors.clients.tensors import Tensors, row_count, take
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.loaded import Answers, Model
@@ -76,8 +76,8 @@ class Scorer(Model):
     def check_columns(self, present: Sequence[Any]) -> None:
         """Raise `TableError` unless a table has all columns of the inputs by name, and those to keep, each once."""
         by_name = all(isinstance(name, str) for name in present)
-        groups = [(tensor.columns, owner(tensor)) for tensor in self.inputs if by_name]
-        check_columns(present, [*groups, (self.keep, " to keep")])
+        features = [name for tensor in self.inputs for name in tensor.columns if by_name]
+        check_columns(present, list(dict.fromkeys([*features, *self.keep])))
 
     def tensors(self, columns: Columns) -> Tensors:
         """Return the tensors of a table; raise `InvalidRequest` if it does not fit."""

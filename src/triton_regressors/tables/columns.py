@@ -11,40 +11,29 @@ from triton_regressors.tables.errors import TableError
 SHOWN = 5
 """The number of column names in an error."""
 
-Groups = Sequence[tuple[Sequence[Any], str]]
-"""Names of columns that belong together, and the words that follow them in a message: " of input 'X'"."""
 
-
-def take_columns(table: Any, columns: Sequence[Any], called: str = "The table", owner: str = "") -> Any:
+def take_columns(table: Any, columns: Sequence[Any], called: str = "The table") -> Any:
     """Return columns of a DataFrame by name, in this order; see `check_columns` for the rest."""
-    check_columns(table.columns, [(columns, owner)], called)
+    check_columns(table.columns, columns, called)
     return table[list(columns)]
 
 
-def check_columns(present: Sequence[Any], groups: Groups, called: str = "The table") -> None:
-    """Check that a table has every column of some groups, and each once.
+def check_columns(present: Sequence[Any], columns: Sequence[Any], called: str = "The table") -> None:
+    """Raise `TableError` unless each of some names is that of one column of a table; `called` begins the sentence.
 
     Args:
         present: the names of the table's columns.
-        groups: the names to look for.
-        called: begins the sentences of errors.
-
-    Raises:
-        TableError: columns are missing, with the names of all of them, or one is there twice.
+        columns: the names to look for.
+        called: what the table is called.
     """
-    have, wanted = set(present), [name for columns, _ in groups for name in columns]
-    lacking = [([name for name in columns if name not in have], owner) for columns, owner in groups]
-    missing = [name for names, _ in lacking for name in names]
+    have = set(present)
+    missing = [name for name in columns if name not in have]
     if missing:
-        which = " and ".join(f"{in_words(names)}{owner}" for names, owner in lacking if names)
-        raise TableError(f"{called} lacks {which}; {beside(missing, present, wanted)}.")
-    if len(have) == len(present):
-        return
+        raise TableError(f"{called} lacks {in_words(missing)}; {beside(missing, present, columns)}.")
     names = list(present)
-    for columns, owner in groups:
-        twice = [name for name in columns if names.count(name) > 1]
-        if twice:
-            raise TableError(f"{called} has {in_words(twice)}{owner} more than once.")
+    twice = [name for name in columns if names.count(name) > 1] if len(have) < len(names) else []
+    if twice:
+        raise TableError(f"{called} has {in_words(twice)} more than once.")
 
 
 def check_shape(shape: Sequence[int], called: str, width: int | None = None) -> None:

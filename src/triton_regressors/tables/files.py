@@ -6,9 +6,8 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,12 +22,8 @@ FEW = 4
 """Below this many columns, a data row that looks like column numbers, such as 0,1, is common."""
 
 
-@dataclass(frozen=True)
-class FirstLine:
-    """The first line of a .csv. `header`: it is not a row. `names`: of the columns; () if it names none.
-
-    `width`: the number of its cells.
-    """
+class FirstLine(NamedTuple):
+    """The first line of a .csv: whether it is a header, the columns' names, () if it has none, and their number."""
 
     header: bool
     names: tuple[str, ...]

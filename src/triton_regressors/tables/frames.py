@@ -79,6 +79,14 @@ def as_matrix(rows: Any, called: str, width: int | None = None, *, objects: bool
     return matrix
 
 
+def as_rows(rows: Any, called: str, width: int | None = None, *, objects: bool = False) -> Any:
+    """Return a DataFrame unchanged, and other rows as `as_matrix` does; the errors are the same."""
+    if not is_table(rows):
+        return as_matrix(rows, called, width, objects=objects)
+    check_shape(rows.shape, called, width)
+    return rows
+
+
 def _are_records(rows: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
     """Return whether rows are a list of mappings."""
     return isinstance(rows, list | tuple) and bool(rows) and all(isinstance(record, Mapping) for record in rows)

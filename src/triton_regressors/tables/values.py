@@ -60,22 +60,14 @@ class WrongCell(WrongColumn):
         return f"Row {self.row} of column {quoted(column)} holds {self.value!r}, which is not a {self.kind}."
 
 
-def wrong_columns(wrong: Mapping[Any, WrongColumn], called: str = "The table", owner: str = "") -> TableError:
-    """Return the error of columns that are not of the wanted kind.
-
-    Args:
-        wrong: column name → what is wrong with it.
-        called: what the rows are called, which begins the sentence.
-        owner: the words that follow the names: " of input 'X'".
-    """
+def wrong_columns(wrong: Mapping[Any, WrongColumn], called: str = "The table") -> TableError:
+    """Return the error of columns that are not of the wanted kind, by name; `called` begins its sentence."""
     (first, error), *others = wrong.items()
     who = quoted(first) if others else "it"
-    return TableError(f"{called}'s {in_words(list(wrong))}{owner} must be {error.kind}s: {who} {error.holds}.")
+    return TableError(f"{called}'s {in_words(list(wrong))} must be {error.kind}s: {who} {error.holds}.")
 
 
-def numbers(
-    rows: Any, called: str = "The table", owner: str = "", names: Sequence[Any] = (), *, whole: bool = False
-) -> np.ndarray:
+def numbers(rows: Any, called: str, names: Sequence[Any] = (), *, whole: bool = False) -> np.ndarray:
     """Return a DataFrame or a matrix of any dtype as a matrix of numbers; a missing one is NaN.
 
     A matrix of numbers is returned as it is. Anything else becomes float64, or with `whole` int64 or uint64 if all
@@ -84,7 +76,6 @@ def numbers(
     Args:
         rows: the table, or a matrix `[rows, columns]`.
         called: what the rows are called, which begins the sentence of an error.
-        owner: the words that follow the names of columns in it: " of input 'X'".
         names: of a matrix's columns; numbers for those beyond.
         whole: see above.
 
@@ -98,7 +89,7 @@ def numbers(
             return np.asarray(rows.to_numpy(dtype=np.float64))
     elif rows.dtype.kind in NUMERIC_KINDS:
         return np.asarray(rows)
-    found = _converted(rows, column_numbers, called, owner, names)
+    found = _converted(rows, column_numbers, called, names)
     exact = whole and bool(found) and all(column.dtype.kind in "iub" for column in found)
     large = exact and any(column.dtype.kind == "u" and (column >= 2**63).any() for column in found)
     matrix = np.empty(rows.shape, dtype=np.uint64 if large else np.int64 if exact else np.float64)
@@ -107,7 +98,7 @@ def numbers(
     return matrix
 
 
-def strings(rows: Any, called: str = "The table", owner: str = "", names: Sequence[Any] = ()) -> np.ndarray:
+def strings(rows: Any, called: str, names: Sequence[Any] = ()) -> np.ndarray:
     """Return a DataFrame or a matrix of objects as strings: bytes in UTF-8 `[rows, columns]`; a missing one is empty.
 
     The arguments are those of `numbers`.
@@ -118,14 +109,12 @@ def strings(rows: Any, called: str = "The table", owner: str = "", names: Sequen
     if is_table(rows):
         names, rows = list(rows.columns), np.asarray(rows, dtype=object)
     matrix = np.empty(rows.shape, dtype=object)
-    for place, column in enumerate(_converted(rows, column_strings, called, owner, names)):
+    for place, column in enumerate(_converted(rows, column_strings, called, names)):
         matrix[:, place] = column
     return matrix
 
 
-def _converted(
-    rows: Any, convert: Callable[[Any], np.ndarray], called: str, owner: str, names: Sequence[Any]
-) -> list[np.ndarray]:
+def _converted(rows: Any, convert: Callable[[Any], np.ndarray], called: str, names: Sequence[Any]) -> list[np.ndarray]:
     """Return every column of a DataFrame or a matrix, converted; raise `TableError` with all that cannot be."""
     found, wrong = list[np.ndarray](), dict[Any, WrongColumn]()
     for name, column in _columns(rows, names):
@@ -134,7 +123,7 @@ def _converted(
         except WrongCell as error:
             wrong.setdefault(name, error)
     if wrong:
-        raise wrong_columns(wrong, called, owner)
+        raise wrong_columns(wrong, called)
     return found
 
 
@@ -215,23 +204,26 @@ def number_in(cell: str) -> float | None:
         return None
 
 
-def cell_numbers(cells: Sequence[Any], wrong: dict[int, WrongCell] | None = None, *, written: bool) -> np.ndarray:
-    """Return cells as numbers `[rows]`, NaN for a missing one.
+def cell_numbers(
+    cells: Sequence[Any], column: object = None, refused: dict[int, str] | None = None, *, written: bool
+) -> np.ndarray:
+    """Return cells of a column as numbers `[rows]`, NaN for a missing one.
 
-    With `wrong` a cell that is not a number also becomes NaN, and its error is put there by row. With `written` the
-    cells are a .csv's, and strings are read by `number_in`; otherwise no string is a number.
+    With `refused` a cell that is not a number also becomes NaN, and `refused` gets a sentence about its row if it has
+    none. With `written` the cells are a .csv's, and strings are read by `number_in`; otherwise no string is a number.
 
     Raises:
-        WrongCell: a cell is not a number, and `wrong` is not given.
+        WrongCell: a cell is not a number, and `refused` is not given.
     """
     found: list[Any] = []
     for row, cell in enumerate(cells):
         number = number_in(cell) if written and isinstance(cell, str) else cell
         if (number is None and cell is not None) or not _is_number(number):
             error = WrongCell("number", row, cell)
-            if wrong is None:
+            if refused is None:
                 raise error
-            number, wrong[row] = np.nan, error
+            number = np.nan
+            refused.setdefault(row, error.of_row(column))
         found.append(number)
     numbers = _of_cells(found)
     return numbers.astype(np.bool_) if found and all(isinstance(number, bool) for number in found) else numbers
