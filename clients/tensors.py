@@ -20,7 +20,7 @@ from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS
 from triton_regressors.tables import frames
 from triton_regressors.tables.columns import check_columns, take_columns
 from triton_regressors.tables.errors import raised_as
-from triton_regressors.tables.values import numbers, strings
+from triton_regressors.tables.values import NUMERIC_KINDS, numbers, strings
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
@@ -136,6 +136,8 @@ def named(inputs: Sequence[InputTensor], columns: Sequence[str], model: str) -> 
 
 def as_frame(X: Any) -> Any:
     """Return a table of any kind as a DataFrame, anything else unchanged; raise `InvalidRequest` on failure."""
+    if not frames.is_tabular(X):
+        return X
     with raised_as(InvalidRequest):
         return frames.as_frame(X)
 
@@ -158,11 +160,12 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None
             hold: a finite one out of range, a fraction or a missing one for INT64, or a category that would be rounded.
     """
     dtype, whole = DTYPES[tensor.datatype], tensor.datatype == "INT64"
-    if isinstance(X, np.ndarray) and X.dtype == dtype and X.ndim == 2 and len(X):
-        return np.asarray(X)
-    with raised_as(InvalidRequest):
-        rows = frames.as_rows(X, called or tensor.name)
-        array = numbers(rows, called or tensor.name, tensor.columns, whole=whole or isinstance(rows, np.ndarray))
+    if isinstance(X, np.ndarray) and X.dtype.kind in NUMERIC_KINDS and X.ndim == 2 and len(X):  # nothing to convert
+        array = np.asarray(X)
+    else:
+        with raised_as(InvalidRequest):
+            rows = frames.as_rows(X, called or tensor.name)
+            array = numbers(rows, called or tensor.name, tensor.columns, whole=whole or isinstance(rows, np.ndarray))
     if array.dtype == dtype:
         return array
     if array.dtype == np.bool_:

@@ -19,13 +19,7 @@ def take_columns(table: Any, columns: Sequence[Any], called: str = "The table") 
 
 
 def check_columns(present: Sequence[Any], columns: Sequence[Any], called: str = "The table") -> None:
-    """Raise `TableError` unless each of some names is that of one column of a table; `called` begins the sentence.
-
-    Args:
-        present: the names of the table's columns.
-        columns: the names to look for.
-        called: what the table is called.
-    """
+    """Raise `TableError` unless a table, whose columns `present` names, has all of `columns`, and each of them once."""
     have = set(present)
     missing = [name for name in columns if name not in have]
     if missing:

@@ -71,13 +71,8 @@ def numbers(rows: Any, called: str, names: Sequence[Any] = (), *, whole: bool = 
     """Return a DataFrame or a matrix of any dtype as a matrix of numbers; a missing one is NaN.
 
     A matrix of numbers is returned as it is. Anything else becomes float64, or with `whole` int64 or uint64 if all
-    columns are of integers, so that the array holds them exactly.
-
-    Args:
-        rows: the table, or a matrix `[rows, columns]`.
-        called: what the rows are called, which begins the sentence of an error.
-        names: of a matrix's columns; numbers for those beyond.
-        whole: see above.
+    columns are of integers, so that the array holds them exactly. `called` begins the sentence of an error, and `names`
+    are those of a matrix's columns, if it has any.
 
     Raises:
         TableError: columns hold something else, with their names.
