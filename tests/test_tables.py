@@ -429,7 +429,7 @@ def test_a_file_without_the_columns_is_refused_as_a_table_is(
 
 
 def test_a_csv_without_a_header_is_scored_to_its_first_row(entry: Path, tmp_path: Path) -> None:
-    """The model's own names are those of a file's columns without any, whatever the first numbers are."""
+    """Its columns get the names of the model, if it has any and there are as many."""
     models, first = tmp_path / "models", np.array([[0.0, 1.0], [3.0, 4.0]])
     sums = tr.export(Ridge().fit(PLAIN.fillna(0).to_numpy(), Y), models, name="sums").entry.directory
     (tmp_path / "1.csv").write_text("5,1\n3,4\n")

@@ -245,7 +245,9 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     lacks = r"lacks\.parquet: The table lacks column 'bmi'; besides the model's columns it has column 'id'\."
     refused(lacks, entry, [good, tmp_path / "lacks.parquet"], out)
     refused("column 'bmi' must be numbers: it is of type .*string", entry, tmp_path / "kind.parquet", out)
-    refused("lacks column 'key'; besides the model's columns it has column 'id'", entry, good, out, keep=["key"])
+    refused(
+        "lacks column 'key'; besides the model's columns it has columns 'id', 'day'", entry, good, out, keep=["key"]
+    )
     refused("Model 'risk' has no output 'mean'; it has y, std", entry, good, out, outputs=["mean"])
     refused("Column 'y' cannot be kept: an output has this name", entry, good, out, keep=["y"])
     refused(r"risk has no version 7; it has 1\.", entry, good, out, version=7)

@@ -1,4 +1,4 @@
-"""The error of rows that do not fit a model; whoever was given them turns it into one of `triton_regressors.errors`."""
+"""The error of rows that do not fit a model; exporter, clients and scoring turn it into errors of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table is: a pandas DataFrame, or anything that becomes one; any other rows are a matrix.
+"""Tables and matrices: rows are a table if they are a pandas DataFrame or become one, and else a matrix.
 
 A table is a pandas DataFrame, pyarrow's Table or RecordBatch, an object with Arrow's PyCapsule interface (polars), or a
 list of records. pandas is not imported before a table needs it.
