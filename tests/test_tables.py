@@ -430,13 +430,12 @@ def test_a_file_without_the_columns_is_refused_as_a_table_is(
 
 def test_a_csv_without_a_header_is_scored_to_its_first_row(entry: Path, tmp_path: Path) -> None:
     """Its columns get the names of the model, if it has any and there are as many."""
-    models, first = tmp_path / "models", np.array([[0.0, 1.0], [3.0, 4.0]])
-    sums = tr.export(Ridge().fit(PLAIN.fillna(0).to_numpy(), Y), models, name="sums").entry.directory
+    sums = tr.export(Ridge().fit(PLAIN.fillna(0).to_numpy(), Y), tmp_path / "models", name="sums").entry.directory
     (tmp_path / "1.csv").write_text("5,1\n3,4\n")
     (tmp_path / "2.csv").write_text("0.5,1\n3,4\n")
     tr.score(sums, [tmp_path / "1.csv", tmp_path / "2.csv"], tmp_path / "out.parquet")
-    first = np.array([[5, 1], [3, 4], [0.5, 1], [3, 4]])
-    np.testing.assert_array_equal(pd.read_parquet(tmp_path / "out.parquet")["y"], Scorer(sums).predict(first))
+    rows = np.array([[5, 1], [3, 4], [0.5, 1], [3, 4]])
+    np.testing.assert_array_equal(pd.read_parquet(tmp_path / "out.parquet")["y"], Scorer(sums).predict(rows))
     (tmp_path / "3.csv").write_text("5,1,2\n3,4,2\n")
     with pytest.raises(
         tr.ScoringError, match=r"3\.csv does not name its columns; model 'rents' needs columns 'rented',"
