@@ -102,9 +102,8 @@ def compile_estimator(
             "triton_regressors.load_estimator, or use the command `triton-regressors export`."
         )
     check_instance(estimator)
-    if columns is not None:
-        columns = checked_columns(columns, estimator)
-        terms = terms.in_order(columns, estimator)
+    columns = None if columns is None else checked_columns(columns, estimator)
+    terms = terms.in_order(columns, estimator)
     names = tuple(columns or feature_names(estimator) or ())
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:

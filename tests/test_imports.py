@@ -7,7 +7,7 @@ scoring                 an entry's answers without a server, by the rules of cli
 advise     deploy       a model's times on this machine, with exporter; an entry's files for a cluster, with clients
 exporter   clients      estimator → entry; entry → answers
 describe   mlflow       an entry's contract in words; models from MLflow and entries to it
-errors, defaults, ...   what both sides share, and kernels, which knows nothing of the rest
+errors, tables, ...     what all of these share, and kernels, which knows nothing of the rest
 
 Inside a part of the package a folder is a room. A module that stands beside folders, and a door, is a room of its own.
 """
@@ -24,6 +24,7 @@ import triton_regressors
 PACKAGE = "triton_regressors"
 ROOT = Path(triton_regressors.__file__).parent
 FACE, SHARED = "the face", "shared"
+FOLDERS = ("clients", "commands", "exporter", "kernels", "scoring", "tables")
 MAY_IMPORT = {
     "kernels": {"kernels"},
     SHARED: {SHARED, "kernels"},
@@ -106,7 +107,8 @@ TYPES_OF_EACH_OTHER = {(f"{PACKAGE}.exporter.lowering.registry", f"{PACKAGE}.exp
 def modules() -> dict[str, Path]:
     """Return every module of the package by its name."""
     found = {}
-    for folder in (ROOT, *(ROOT / name for name in MAY_IMPORT if (ROOT / name).is_dir())):
+    inside = (*MAY_IMPORT, "tables")
+    for folder in (ROOT, *(ROOT / name for name in inside if (ROOT / name).is_dir())):
         for path in folder.glob("*.py") if folder == ROOT else folder.rglob("*.py"):
             parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path

@@ -7,17 +7,20 @@ of `bytes` objects in UTF-8; all are [rows, columns]. A missing string is an emp
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
-from triton_regressors import tables as rules
-from triton_regressors.clients import tables
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS
+from triton_regressors.tables import frames
+from triton_regressors.tables.columns import check_columns, take_columns
+from triton_regressors.tables.errors import raised_as
+from triton_regressors.tables.values import NUMERIC_KINDS, numbers, strings
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
@@ -87,7 +90,7 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
     """Return X as the tensors of a model with these inputs.
 
     An array is for a model's only input; the arrays of a mapping are for the inputs of these names. The columns of a
-    table (see `triton_regressors.tables`) are taken by their names if the model and the table have names, and in their
+    table (see `tables.frames`) are taken by their names if the model and the table have names, and in their
     order otherwise.
 
     Raises:
@@ -97,8 +100,8 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
     if isinstance(X, Mapping):
         return _by_name(X, {tensor.name: tensor for tensor in inputs}, model)
     X = as_frame(X)
-    if rules.is_table(X):
-        return {tensor.name: _rows(part, tensor) for tensor, part in split(X, inputs, model)}
+    if frames.is_table(X):
+        return {tensor.name: _rows(part, tensor, "The table") for tensor, part in split(X, inputs, model)}
     if len(inputs) != 1:
         raise InvalidRequest(
             f"Model '{model}' has the {listed(inputs)}: give a table with named columns, or a mapping of their names "
@@ -109,8 +112,7 @@ def model_tensors(X: Given, inputs: Sequence[InputTensor], model: str) -> Tensor
 
 def split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[InputTensor, Any]]:
     """Return each input and its columns of a DataFrame; raise `InvalidRequest` if a column is missing."""
-    named = all(isinstance(name, str) for name in table.columns)
-    if len(inputs) == 1 and not (named and inputs[0].columns):
+    if len(inputs) == 1 and not (inputs[0].columns and frames.has_names(table)):
         return [(inputs[0], table)]
     unnamed = [tensor for tensor in inputs if not tensor.columns]
     if unnamed:
@@ -118,16 +120,26 @@ def split(table: Any, inputs: Sequence[InputTensor], model: str) -> list[tuple[I
             f"Model '{model}' does not say which columns its {listed(inputs)} are: it was fitted on columns without "
             "names; give a mapping of each input's name to an array."
         )
-    tables.check_columns(table, [(tensor.columns, f" of {listed([tensor])}") for tensor in inputs])
+    with raised_as(InvalidRequest):
+        check_columns(table.columns, [name for tensor in inputs for name in tensor.columns])
     return [(tensor, table[list(tensor.columns)]) for tensor in inputs]
+
+
+def named(inputs: Sequence[InputTensor], columns: Sequence[str], model: str) -> tuple[InputTensor, ...]:
+    """Return the inputs with these names of their columns; raise `InvalidRequest` if there are more or fewer."""
+    if len(columns) != sum(tensor.width for tensor in inputs):
+        widths = ", ".join(f"{tensor.width} for '{tensor.name}'" for tensor in inputs)
+        raise InvalidRequest(f"{len(columns)} columns are named; model '{model}' takes {widths}.")
+    names = iter(columns)
+    return tuple(replace(tensor, columns=tuple(islice(names, tensor.width))) for tensor in inputs)
 
 
 def as_frame(X: Any) -> Any:
     """Return a table of any kind as a DataFrame, anything else unchanged; raise `InvalidRequest` on failure."""
-    try:
-        return rules.as_frame(X)
-    except TypeError as error:
-        raise InvalidRequest(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+    if not frames.is_tabular(X):
+        return X
+    with raised_as(InvalidRequest):
+        return frames.as_frame(X)
 
 
 def listed(inputs: Sequence[InputTensor]) -> str:
@@ -136,7 +148,7 @@ def listed(inputs: Sequence[InputTensor]) -> str:
     return f"input{'s' if len(inputs) > 1 else ''} {names}"
 
 
-def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
+def number_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None) -> np.ndarray:
     """Return X in the form of a request for an input of numbers: [rows, columns] in the input's type.
 
     An array of that type is not converted. Other floats, integers, booleans and Decimals are rounded to the nearest
@@ -147,26 +159,18 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
         InvalidRequest: X is not two-dimensional, has no rows, is not numeric, or holds a number that the type cannot
             hold: a finite one out of range, a fraction or a missing one for INT64, or a category that would be rounded.
     """
-    name, dtype = tensor.name, DTYPES[tensor.datatype]
-    if rules.is_table(X):
-        X = tables.numbers(X, f" of {listed([tensor])}", whole=tensor.datatype == "INT64")
-    try:
+    dtype, whole = DTYPES[tensor.datatype], tensor.datatype == "INT64"
+    if isinstance(X, np.ndarray) and X.dtype.kind in NUMERIC_KINDS and X.ndim == 2 and len(X):  # nothing to convert
         array = np.asarray(X)
-    except ValueError as error:
-        raise InvalidRequest(f"{name} is not an array: {error}") from None
-    if array.dtype == object and array.ndim == 2 and array.size:
-        array = _of_objects(array, tensor)
-    if array.dtype.kind not in rules.NUMERIC_KINDS:
-        hint = f"; input '{name}' takes no strings" if array.dtype.kind in "USTO" else ""
-        if array.ndim == 0 and hasattr(X, "toarray"):
-            hint = "; use .toarray() on a sparse matrix"
-        raise InvalidRequest(f"{name} has dtype {array.dtype}; accepted: floats, integers and booleans{hint}.")
-    check_shape(array.shape, name)
+    else:
+        with raised_as(InvalidRequest):
+            rows = frames.as_rows(X, called or tensor.name)
+            array = numbers(rows, called or tensor.name, tensor.columns, whole=whole or isinstance(rows, np.ndarray))
     if array.dtype == dtype:
         return array
     if array.dtype == np.bool_:
         return array.astype(dtype)
-    if tensor.datatype == "INT64":
+    if whole:
         with np.errstate(invalid="ignore"):
             rows = array.astype(dtype)
         _refuse(_changed(rows, array), array, tensor, "which is not a whole number that INT64 holds")
@@ -186,27 +190,12 @@ def number_rows(X: npt.ArrayLike, tensor: InputTensor) -> np.ndarray:
     return rows
 
 
-def _of_objects(array: np.ndarray, tensor: InputTensor) -> np.ndarray:
-    """Return a matrix of Python's numbers as float64, or as int64 if all of them are whole."""
-    columns = []
-    for place in range(array.shape[1]):
-        try:
-            columns.append(rules.column_numbers(array[:, place]))
-        except rules.NotNumber as error:
-            named = f" ('{tensor.columns[place]}')" if place < len(tensor.columns) else ""
-            raise InvalidRequest(
-                f"{tensor.name}[{error.row}, {place}]{named} is {error.value!r}, not a number; input '{tensor.name}' "
-                "takes only numbers."
-            ) from None
-    return np.stack(columns, axis=1)
-
-
 def same(given: object, array: np.ndarray) -> bool:
     """Return whether an input's tensor equals the values given for it: its strings, or exactly its numbers.
 
     The names of the columns and the categories do not matter then. For a table it is False: columns go by name.
     """
-    if rules.is_tabular(given):
+    if frames.is_tabular(given):
         return False
     if array.dtype == object:
         return True
@@ -237,32 +226,17 @@ def _refuse(wrong: np.ndarray, array: np.ndarray, tensor: InputTensor, why: str)
         raise InvalidRequest(f"{tensor.name}[{row}, {column}]{named} is {array[row, column]}, {why}.")
 
 
-def text_rows(strings: npt.ArrayLike, name: str) -> np.ndarray:
+def text_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None) -> np.ndarray:
     """Return strings in the form of a request: `bytes` objects in UTF-8 [rows, columns]; a missing one is empty.
 
-    A string is str or bytes; None, NaN and pandas.NA are missing.
+    A string is str or bytes; None, NaN and pandas' own missing values are missing.
 
     Raises:
         InvalidRequest: they are not two-dimensional, have no rows, or hold a value that is not a string.
     """
-    strings = as_frame(strings)
-    names = list(strings.columns) if rules.is_table(strings) else None
-    try:
-        array = np.asarray(strings, dtype=object)
-    except ValueError as error:
-        raise InvalidRequest(f"{name} is not an array: {error}") from None
-    check_shape(array.shape, name)
-    found = np.empty(array.shape, dtype=object)
-    for column in range(array.shape[1]):
-        for row, value in enumerate(array[:, column].tolist()):
-            text = _utf8(value)
-            if text is None:
-                where = f"{name}[{row}, {column}]"
-                if names is not None:
-                    where = f"Row {row} of column '{names[column]}' of input '{name}'"
-                raise InvalidRequest(f"{where} is {value!r}, not a string: str, or bytes in UTF-8.")
-            found[row, column] = text
-    return found
+    with raised_as(InvalidRequest):
+        rows = frames.as_rows(frames.as_frame(X), called or tensor.name, objects=True)
+        return strings(rows, called or tensor.name, tensor.columns)
 
 
 def datatype(array: np.ndarray) -> str:
@@ -291,17 +265,17 @@ def some_rows(X: Any, rows: slice) -> Any:
     """Return some rows of X in a form of `model_tensors`: of each array of a mapping, a DataFrame, or an array."""
     if isinstance(X, Mapping):
         return {name: some_rows(as_frame(values), rows) for name, values in X.items()}
-    if rules.is_table(X):
+    if frames.is_table(X):
         return X.iloc[rows]
     return X[rows] if isinstance(X, list | tuple | np.ndarray) else np.asarray(X)[rows]
 
 
-def _rows(X: Any, tensor: InputTensor) -> np.ndarray:
-    """Return X in the form of a request for an input."""
+def _rows(X: Any, tensor: InputTensor, called: str | None = None) -> np.ndarray:
+    """Return X in the form of a request for an input; `called` begins the sentences of errors, or else its name."""
     if tensor.datatype not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise InvalidRequest(f"Input '{tensor.name}' takes {tensor.datatype}; this client sends {accepted}.")
-    return text_rows(X, tensor.name) if tensor.text else number_rows(X, tensor)
+    return (text_rows if tensor.text else number_rows)(X, tensor, called)
 
 
 def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model: str) -> Tensors:
@@ -319,27 +293,7 @@ def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model:
 def _own_columns(value: Any, tensor: InputTensor) -> Any:
     """Return an input's columns of a DataFrame, by name if both have names; anything else unchanged."""
     value = as_frame(value)
-    named = rules.is_table(value) and tensor.columns and all(isinstance(name, str) for name in value.columns)
-    return tables.take(value, tensor.columns, f" of {listed([tensor])}") if named else value
-
-
-def check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Raise InvalidRequest unless the shape is that of a matrix with at least one row."""
-    if len(shape) != 2:
-        hint = f"; one row is {name}.reshape(1, -1)" if len(shape) == 1 else ""
-        raise InvalidRequest(f"{name} has shape {shape}; it must be two-dimensional, [rows, n_features]{hint}.")
-    if not shape[0]:
-        raise InvalidRequest(f"{name} has no rows (shape {shape}); a request needs at least one.")
-
-
-def _utf8(value: object) -> bytes | None:
-    """Return a string's bytes in UTF-8, empty for a missing value; None for any other value."""
-    if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair
-            return None
-    if isinstance(value, bytes):
-        return bytes(value)  # numpy's own kind of bytes too
-    missing = value is None or (isinstance(value, (float, np.floating)) and value != value) or rules.is_missing(value)
-    return b"" if missing else None
+    if not (tensor.columns and frames.has_names(value)):
+        return value
+    with raised_as(InvalidRequest):
+        return take_columns(value, tensor.columns, tensor.name)

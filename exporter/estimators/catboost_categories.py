@@ -30,10 +30,10 @@ from triton_regressors.exporter.boosters.catboost_trees import CTR, FLOAT, ONE_H
 from triton_regressors.exporter.estimators.encoding import EXACT, Codes, lookup
 from triton_regressors.exporter.estimators.strings import number_integers, number_strings
 from triton_regressors.exporter.lowering.builder import Builder, Value
-from triton_regressors.exporter.lowering.text_columns import is_missing
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.tables.values import is_missing
 
 COMBINATIONS = 2**28
 """The most combinations that a statistic may have, including those that no row had."""

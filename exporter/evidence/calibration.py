@@ -45,7 +45,7 @@ from triton_regressors.exporter.lowering.soundness import one_line
 from triton_regressors.kernels.entry import ABSOLUTE, QUANTILES, SCALED, IntervalReport
 from triton_regressors.kernels.format.inputs import Inputs
 
-CALLED = "The calibration table"
+CALIBRATION = "The calibration table"
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -168,8 +168,8 @@ def _inside(interval: Interval, answers: Answers, numbers: np.ndarray) -> np.nda
 def _answers(oracle: Oracle, inputs: Inputs, given: Any, rounded: bool) -> Answers:
     """Return the estimator's answers to the calibration rows, all of them finite."""
     name = type(oracle.estimator).__name__
-    table = oracle.table(given, CALLED)
-    X = oracle.matrix(table, inputs.numeric, CALLED)
+    table = oracle.table(given, CALIBRATION)
+    X = oracle.matrix(table, inputs.numeric, CALIBRATION)
     try:
         answers = oracle.of_table(oracle.asked(inputs.rounded(X)) if rounded else table)
     except (TypeError, ValueError) as error:

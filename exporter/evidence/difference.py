@@ -17,10 +17,10 @@ from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.evidence.thresholds import beside
 from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.exporter.lowering.estimator import feature_names
-from triton_regressors.exporter.lowering.text_columns import is_missing
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs
 from triton_regressors.kernels.format.parity import units
+from triton_regressors.tables.values import is_missing
 
 MOST_COLUMNS = 256
 """The most columns that are changed one at a time; a longer list is first halved until it is short enough."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.evidence.calibration import check_level, find_interval
+from triton_regressors.exporter.evidence.calibration import CALIBRATION, check_level, find_interval
 from triton_regressors.exporter.evidence.difference import Difference
 from triton_regressors.exporter.evidence.input_type import INPUT_TYPES, InputChoice, choose_inputs
 from triton_regressors.exporter.evidence.intervals import Interval
@@ -22,7 +22,7 @@ from triton_regressors.exporter.evidence.missing import nan_columns
 from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.out_of_range import with_count
 from triton_regressors.exporter.evidence.quantiles import check_quantiles
-from triton_regressors.exporter.evidence.row_profile import find_profile
+from triton_regressors.exporter.evidence.row_profile import PROFILE, find_profile
 from triton_regressors.exporter.evidence.sample import Sample, as_sent, take_rows
 from triton_regressors.exporter.evidence.thresholds import search_thresholds
 from triton_regressors.exporter.evidence.ties import LEFT_OUT, TIES, search_ties, ties_in_words, without
@@ -72,9 +72,13 @@ class Terms:
             raise ExportError(f"ties must be one of {', '.join(TIES)}, not {ties!r}.")
         return cls(sample, calibrate, level, ends, profile, tolerance, input, ties)
 
-    def in_order(self, columns: Sequence[str], estimator: Any) -> Terms:
-        """Return the terms with the columns of every table in this order."""
-        sample, calibrate, profile = in_order(self.sample, self.calibrate, self.profile, columns, estimator)
+    def in_order(self, columns: Sequence[str] | None, estimator: Any) -> Terms:
+        """Return the terms with every table as a DataFrame that has these columns in the order of the fit."""
+        calibrate = self.calibrate
+        if isinstance(calibrate, tuple | list) and len(calibrate) == 2:
+            calibrate = in_order(calibrate[0], columns, estimator, CALIBRATION), calibrate[1]
+        sample = in_order(self.sample, columns, estimator, "The sample")
+        profile = in_order(self.profile, columns, estimator, PROFILE)
         return dataclasses.replace(self, sample=sample, calibrate=calibrate, profile=profile)
 
 

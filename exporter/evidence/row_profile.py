@@ -11,7 +11,7 @@ from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.row_profile import RowProfile
 
-CALLED = "The profile"
+PROFILE = "The profile"
 
 ANSWERED_ROWS = 2**16
 """The most rows of a profile that are answered, evenly spaced: enough for shares, and bounded for slow models."""
@@ -35,7 +35,7 @@ def find_profile(
     """
     known = {column: lowered.profile.choices[column] for column in inputs.categorical}
     if given is not None:
-        X = inputs.rounded(oracle.matrix(oracle.table(given, CALLED), lowered.inputs.numeric, CALLED))
+        X = inputs.rounded(oracle.matrix(oracle.table(given, PROFILE), lowered.inputs.numeric, PROFILE))
         X = X.astype(inputs.matrix_dtype)
         answers = runner.predict(X[:: -(-len(X) // ANSWERED_ROWS)], tuple(runner.plan.outputs))
         return RowProfile.of(X, answers, known, inputs.coded)

@@ -12,6 +12,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.oracle import Answers, Oracle
 from triton_regressors.exporter.lowering.input_columns import Profile
 from triton_regressors.exporter.lowering.lower import Lowered
+from triton_regressors.exporter.lowering.row_types import dtypes_of
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.parity import units
 
@@ -71,7 +72,8 @@ def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:
         X, integers = _draw(lowered.profile), frozenset(lowered.profile.integers)
     else:
         table = oracle.table(given)
-        X, integers = oracle.matrix(table, lowered.inputs.numeric), _integer_columns(table)
+        X, dtypes = oracle.matrix(table, lowered.inputs.numeric), enumerate(dtypes_of(table))
+        integers = frozenset(column for column, d in dtypes if isinstance(d, np.dtype) and d.kind in "iu")
     try:
         expected = oracle.of_matrix(X) if drawn else oracle.of_table(table)
     except (TypeError, ValueError) as error:
@@ -138,12 +140,3 @@ def _draw(profile: Profile) -> np.ndarray:
     profile.text.draw(X, rng)
     X[:, sorted(profile.unread)] = 0.0
     return X
-
-
-def _integer_columns(table: Any) -> frozenset[int]:
-    """Return the columns of a table that hold whole numbers by their dtype."""
-    if hasattr(table, "columns"):
-        return frozenset(
-            column for column, dtype in enumerate(table.dtypes) if isinstance(dtype, np.dtype) and dtype.kind in "iu"
-        )
-    return frozenset(range(table.shape[1]) if table.dtype.kind in "iu" else ())

@@ -10,6 +10,10 @@ import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.estimator import feature_names
+from triton_regressors.tables.columns import take_columns
+from triton_regressors.tables.errors import raised_as
+from triton_regressors.tables.frames import as_frame, has_names
+from triton_regressors.tables.values import NUMERIC_KINDS
 
 
 def checked_columns(columns: Sequence[str], estimator: Any) -> tuple[str, ...]:
@@ -52,31 +56,21 @@ def check_count(columns: Sequence[str], n_features: int, estimator: Any) -> None
         )
 
 
-def in_order(sample: Any, calibrate: Any, profile: Any, columns: Sequence[str], estimator: Any) -> tuple[Any, Any, Any]:
-    """Return the tables with the columns of these names, in the order of the fit.
+def in_order(rows: Any, columns: Sequence[str] | None, estimator: Any, called: str) -> Any:
+    """Return a table of any kind as a DataFrame, with the columns of these names as the estimator was fitted on them.
 
-    A table without column names, and None, are returned as they are.
+    Rows without names are returned as they are. `called` begins the sentences of errors.
 
     Raises:
         ExportError: a table lacks a column, or has it twice.
     """
-    if isinstance(calibrate, tuple | list) and len(calibrate) == 2:
-        calibrate = _in_order(calibrate[0], columns, estimator, "calibrate"), calibrate[1]
-    profile = _in_order(profile, columns, estimator, "The profile")
-    return _in_order(sample, columns, estimator, "The sample"), calibrate, profile
-
-
-def _in_order(table: Any, columns: Sequence[str], estimator: Any, called: str) -> Any:
-    """Return a table's columns of these names; `called` begins the sentences of errors."""
-    if not hasattr(table, "columns") or not all(isinstance(name, str) for name in table.columns):
-        return table
-    for name in columns:
-        found = int((table.columns == name).sum())
-        if found != 1:
-            raise ExportError(f"{called} {'has' if found else 'lacks'} the column '{name}'{' twice' * (found > 1)}.")
-    table, names = table[list(columns)], feature_names(estimator)
+    with raised_as(ExportError):
+        table, names = as_frame(rows), feature_names(estimator)
+        if columns is None or not has_names(table):
+            return table
+        table = take_columns(table, columns, called)
     if names is not None:
         return table.set_axis(names, axis=1)
     matrix = table.to_numpy()
-    numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in table.dtypes)
-    return matrix.astype(np.float64) if numbers and matrix.dtype == object else matrix  # booleans beside numbers
+    numbers = all(isinstance(dtype, np.dtype) and dtype.kind in NUMERIC_KINDS for dtype in table.dtypes)
+    return matrix.astype(np.float64) if numbers and matrix.dtype == object else matrix  # of booleans beside numbers

@@ -23,6 +23,7 @@ from triton_regressors.exporter.lowering.tables import Tables
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
+from triton_regressors.tables.frames import has_names
 
 ENDS = ("lower", "upper")
 """The outputs of a prediction interval."""
@@ -159,8 +160,8 @@ def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[A
         names = feature_names(estimator)
         if not hasattr(sample, "columns"):
             return [row[feature] for row in sample]
-        named = names is not None and all(isinstance(name, str) for name in sample.columns)
-        values: list[Any] = (sample[(names or ())[feature]] if named else sample.iloc[:, feature]).tolist()
+        by_name = names is not None and has_names(sample)
+        values: list[Any] = (sample[(names or ())[feature]] if by_name else sample.iloc[:, feature]).tolist()
         return values
 
     return column

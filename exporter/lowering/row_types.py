@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.tables.frames import has_names
+
 ROWS = 16
 """Rows of a sample that are passed from transformer to transformer, to see the types of their results."""
 
@@ -66,7 +68,7 @@ def row_types(sample: Any | None, names: Sequence[str] | None) -> RowTypes:
     if sample is None:
         return RowTypes()
     if hasattr(sample, "columns") and names is not None:
-        if all(isinstance(name, str) for name in sample.columns):
+        if has_names(sample):
             given = dict(zip(sample.columns, sample.dtypes, strict=True))
             found = [given.get(name) for name in names]  # columns that nothing reads may be absent
         else:
@@ -83,9 +85,12 @@ def row_types(sample: Any | None, names: Sequence[str] | None) -> RowTypes:
 
 def boolean_columns(table: Any) -> set[int]:
     """Return the columns of rows, a DataFrame or a matrix, that hold booleans by their dtype."""
-    if hasattr(table, "columns"):
-        return {column for column, dtype in enumerate(table.dtypes) if getattr(dtype, "kind", None) == "b"}
-    return set(range(table.shape[1])) if table.dtype.kind == "b" else set()
+    return {column for column, dtype in enumerate(dtypes_of(table)) if getattr(dtype, "kind", None) == "b"}
+
+
+def dtypes_of(rows: Any) -> list[Any]:
+    """Return the dtype of each column of rows, a DataFrame or a matrix, dense or sparse."""
+    return list(rows.dtypes) if hasattr(rows, "dtypes") else [rows.dtype] * rows.shape[1]
 
 
 def transformed(transformer: Any, rows: Any | None) -> Any | None:
@@ -109,8 +114,7 @@ def float32_columns(rows: Any | None, width: int) -> np.ndarray:
     """Return the mask of the float32 columns among `width` columns of rows, `[width]` bool."""
     if rows is None or np.ndim(rows) != 2 or rows.shape[1] != width:
         return np.zeros(width, dtype=bool)
-    dtypes = rows.dtypes if hasattr(rows, "dtypes") else [rows.dtype] * width
-    return np.array([dtype == SINGLE for dtype in dtypes], dtype=bool)
+    return np.array([dtype == SINGLE for dtype in dtypes_of(rows)], dtype=bool)
 
 
 def computes_in_float32(rows: Any | None) -> bool:

@@ -14,7 +14,10 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.estimator import feature_names
 from triton_regressors.exporter.lowering.input_columns import Profile
 from triton_regressors.exporter.lowering.row_types import DOUBLE, RowTypes
-from triton_regressors.tables import NotNumber, beside, column_numbers, in_words, is_missing
+from triton_regressors.tables.columns import in_words, take_columns
+from triton_regressors.tables.errors import raised_as
+from triton_regressors.tables.frames import as_matrix, as_rows, has_names, is_table
+from triton_regressors.tables.values import is_na, numbers
 
 
 class Tables:
@@ -30,40 +33,39 @@ class Tables:
         self._n_features = profile.n_features
 
     def table(self, given: Any, called: str = "The sample") -> Any:
-        """Return rows as `predict` takes them: a DataFrame with the model's columns in order, or a matrix.
+        """Return rows as `predict` takes them: the model's columns, in order, of a DataFrame, or a matrix.
 
         `called` begins the sentences of errors.
 
         Raises:
-            ExportError: columns are missing, or a value is neither a number nor a string.
+            ExportError: columns are missing, or the rows are no matrix of as many columns.
         """
-        if hasattr(given, "columns") and self._names is not None:
-            table = self._own_columns(given, called)
-        else:
-            try:
-                table = np.asarray(given, dtype=object if self._text else None)
-            except ValueError as error:
-                raise ExportError(f"{called} must be numbers: {error}.") from None
-            if self._names is not None and table.ndim == 2 and table.shape[1] == len(self._names):
-                import pandas as pd
+        with raised_as(ExportError):
+            width = self._n_features
+            if is_table(given) and self._names is not None:
+                table = as_rows(self._own_columns(given, called), called, width)
+            else:
+                table = as_matrix(given, called, width, objects=bool(self._text))
+                if self._names is not None and len(self._names) == width:
+                    import pandas as pd
 
-                table = pd.DataFrame(table, columns=self._names).infer_objects()
-        if np.ndim(table) != 2 or table.shape[1] != self._n_features or not len(table):
-            raise ExportError(
-                f"{called} must be [rows, {self._n_features}] with at least one row, not {list(np.shape(table))}."
-            )
+                    table = pd.DataFrame(table, columns=self._names).infer_objects()
         return self._profile.as_categories(self.types.of_table(self._without_na(table)))
 
     def matrix(self, table: Any, numeric: tuple[int, ...], called: str = "The sample") -> np.ndarray:
         """Return a table as the plan's matrix, float64 `[rows, n_features]`; `numeric` are its columns of numbers.
 
         Raises:
-            ExportError: one of these holds a value that is neither a finite number nor NaN.
+            ExportError: one of these holds what is no finite number and not NaN.
         """
-        X = np.zeros(table.shape)
-        for column in numeric:
-            values = table.iloc[:, column] if hasattr(table, "columns") else table[:, column]
-            X[:, column] = self._numbers(values, column, called)
+        X, columns = np.zeros(table.shape), list(numeric)
+        with raised_as(ExportError):
+            given = table.iloc[:, columns] if is_table(table) else table[:, columns]
+            X[:, columns] = numbers(given, called, names=columns)
+        infinite = [column for column in columns if np.isinf(X[:, column]).any()]
+        if infinite:
+            which = in_words([table.columns[column] if is_table(table) else column for column in infinite])
+            raise ExportError(f"{called}'s {which} must not hold infinity; give rows that the model can take.")
         self._text.fill(X, table, called)
         return X
 
@@ -73,40 +75,20 @@ class Tables:
         return self._profile.as_categories(self.types.of_table(table))
 
     def _own_columns(self, given: Any, called: str) -> Any:
-        """Return the columns of a DataFrame that the estimator was fitted on, in the order of the fit."""
+        """Return the columns of a DataFrame that the estimator was fitted on, in their order."""
         assert self._names is not None
-        if not all(isinstance(name, str) for name in given.columns):  # without names: a matrix
+        if not has_names(given):  # a matrix
             return given.set_axis(self._names, axis=1) if given.shape[1] == len(self._names) else given
         unread = [self._names[column] for column in sorted(self._profile.unread)]
         not_there = [name for name in unread if name not in given.columns]
         given = given.assign(**dict.fromkeys(not_there, 0.0)) if not_there else given  # the estimator drops them
-        absent = [name for name in self._names if name not in given.columns]
-        if absent:
-            raise ExportError(
-                f"{called} lacks {in_words(absent)}, which the model was fitted on; "
-                f"{beside(absent, given.columns, self._names)}."
-            )
-        twice = [name for name in self._names if (given.columns == name).sum() > 1]
-        if twice:
-            raise ExportError(f"{called} has the column '{twice[0]}' more than once.")
-        return given[self._names]
+        return take_columns(given, self._names, called)
 
     def _without_na(self, table: Any) -> Any:
-        """Return rows with NaN for pandas.NA in object columns that are not strings: no estimator takes it there."""
+        """Return rows with NaN for pandas.NA in columns of objects that are no strings: no estimator takes it there."""
         if not hasattr(table, "columns"):
             return table
         text = {table.columns[column] for column in self._text.columns()}
         objects = [name for name, dtype in table.dtypes.items() if dtype.kind == "O" and name not in text]
-        held = [name for name in objects if any(map(is_missing, table[name]))]
+        held = [name for name in objects if any(map(is_na, table[name]))]
         return table.assign(**{name: table[name].where(table[name].notna(), np.nan) for name in held})
-
-    def _numbers(self, values: Any, column: int, called: str) -> np.ndarray:
-        name = "" if self._names is None else f" ('{self._names[column]}')"
-        try:
-            numbers = column_numbers(values).astype(np.float64)
-        except NotNumber as error:
-            raise ExportError(f"{called}'s column {column}{name} must be numbers: {error}.") from None
-        if np.isinf(numbers).any():
-            raise ExportError(f"{called}'s column {column}{name} holds infinity; give rows that the model can take.")
-        found: np.ndarray = numbers
-        return found

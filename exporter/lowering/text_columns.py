@@ -17,6 +17,9 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.plan.plan import INPUT, Plan
+from triton_regressors.tables.columns import in_words
+from triton_regressors.tables.frames import is_table
+from triton_regressors.tables.values import is_missing
 
 UNKNOWN_TEXT = "\N{REPLACEMENT CHARACTER}"
 UNKNOWN_SHARE = 0.05
@@ -124,14 +127,14 @@ class TextColumns:
             ExportError: the entry takes a string for a missing value, and the estimator does not.
         """
         for column, known in self._categories.items():
-            values = (table.iloc[:, column] if hasattr(table, "columns") else table[:, column]).tolist()
+            values = (table.iloc[:, column] if is_table(table) else table[:, column]).tolist()
             number = _place if column in self._whole else _number
             X[:, column] = [number(known, value) for value in values]
             spelt = {value for value in values if isinstance(value, str)} & set(self._spellings) - set(known)
             if spelt:
-                name = f" ('{table.columns[column]}')" if hasattr(table, "columns") else ""
+                name = table.columns[column] if is_table(table) else column
                 raise ExportError(
-                    f"{called}'s column {column}{name} holds the string {min(spelt)!r}, which is not a category of "
+                    f"{called}'s {in_words([name])} holds the string {min(spelt)!r}, which is not a category of "
                     "the model and which its entry takes for a missing value: give None, NaN or an empty string, or "
                     f"leave {min(spelt)!r} out of missing_strings (--missing-string)."
                 )
@@ -176,11 +179,6 @@ def _number(known: dict[Any, int], value: Any) -> float:
 def _place(known: dict[Any, int], value: Any) -> float:
     """Return the number of a whole number among a column's categories."""
     return known.get(value, UNKNOWN)  # 3.0 finds 3
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a value stands for a missing string: None, NaN, or pandas.NA."""
-    return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def _columns_read(plan: Plan) -> set[int]:

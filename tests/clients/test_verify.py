@@ -255,8 +255,8 @@ class TestCommands:
             np.testing.assert_allclose(predict(name), np.hstack([GOLDEN, X[:, :1]]), rtol=1e-6)
         np.testing.assert_allclose(predict("other[red].csv"), np.hstack([GOLDEN, X[:, 2:]]), rtol=1e-6)
         for name, says in (
-            ("without.csv", r"lacks column 'c' of input 'X'; besides the model's columns it has column 'd'\.$"),
-            ("narrow.npy", r"narrow\.npy has shape \(41, 2\); 3 features are expected"),
+            ("without.csv", r"lacks column 'c'; besides the model's columns it has column 'd'\.$"),
+            ("narrow.npy", r"narrow\.npy has shape \(41, 2\); it must be two-dimensional, \[rows, 3\]"),
             ("twice.csv", r"twice\.csv has column 'c' more than once"),
         ):
             with pytest.raises(RowsError, match=says):

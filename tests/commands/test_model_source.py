@@ -291,7 +291,7 @@ def test_a_signature_of_other_columns_is_refused_and_an_example_of_others_gives_
     assert said == "Error: The signature of models:/saved/1 has other columns than its estimator: c against a."
     saved(["b", "a", "c"], ["b", "a", "d"])
     said = export("models:/saved/1")
-    assert "models:/saved/1: The input example lacks columns of the signature" in said
+    assert "models:/saved/1: The input example lacks column 'c'" in said
     assert said.endswith("; give rows with --sample.")
     X[["c", "b", "a"]].to_csv("rows.csv", index=False)
     assert "on 60 rows from the given sample" in export("models:/saved/1", "--sample", "rows.csv")

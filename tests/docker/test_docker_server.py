@@ -219,7 +219,7 @@ def test_management_over_grpc_needs_the_key(server: Server) -> None:
 
 
 def test_no_process_shows_the_key(server: Server) -> None:
-    """Every user of the host can read command lines. Keys from before the start: tests/clients/client/test_admin_key.py."""
+    """Every user of the host can read command lines; tests/clients/client/test_admin_key.py has keys from before."""
     shown = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

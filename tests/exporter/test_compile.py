@@ -75,7 +75,7 @@ def test_the_columns_of_strings_are_asked_for_by_name() -> None:
 
 
 def test_a_sample_is_rows_or_a_table() -> None:
-    with pytest.raises(ExportError, match=r"^The sample must be \[rows, 3\] with at least one row, not \[\]\.$"):
+    with pytest.raises(ExportError, match=r"^The sample has shape \(\); it must be two-dimensional, \[rows, 3\]\.$"):
         compile_estimator(encoded(), sample=lambda names: TABLE)
 
 

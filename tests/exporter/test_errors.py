@@ -237,28 +237,34 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "tolerance in words": ({"tolerance": "1e-5"}, r"^tolerance must lie between 0 and 1 .*, not '1e-5'\.$"),
     "sample of another width": (
         {"sample": X[:, :4]},
-        r"^The sample must be \[rows, 10\] with at least one row, not \[442, 4\]\.$",
+        r"^The sample has shape \(442, 4\); it must be two-dimensional, \[rows, 10\]\.$",
     ),
     "sample of one row only": (
         {"sample": X[0]},
-        r"^The sample must be \[rows, 10\] with at least one row, not \[10\]\.$",
+        r"^The sample has shape \(10,\); it must be two-dimensional, \[rows, 10\]; \.reshape\(1, -1\) makes",
     ),
     "sample without rows": (
         {"sample": X[:0]},
-        r"^The sample must be \[rows, 10\] with at least one row, not \[0, 10\]\.$",
+        r"^The sample has no rows \(shape \(0, 10\)\); at least one is needed\.$",
     ),
-    "sample of words": ({"sample": [["a"] * 10]}, r"^The sample's column 0 must be numbers: it holds 'a' in row 0\.$"),
+    "sample of words": (
+        {"sample": [["a"] * 10]},
+        r"^The sample's columns 0, .* and 5 more must be numbers: 0 holds 'a' in row 0\.$",
+    ),
     "sample of times": (
         {"sample": np.full((2, 10), np.datetime64("2026-01-01"))},
-        r"^The sample's column 0 must be numbers: it holds np.datetime64\(.*\) in row 0\.$",
+        r"^The sample's columns 0, .* and 5 more must be numbers: 0 holds np.datetime64\(.*\) in row 0\.$",
     ),
-    "complex sample": ({"sample": X * 1j}, r"^The sample's column 0 must be numbers: it holds .*j\)* in row 0\.$"),
+    "complex sample": (
+        {"sample": X * 1j},
+        r"^The sample's columns 0, .* and 5 more must be numbers: 0 holds .*j\)* in row 0\.$",
+    ),
     "sample with infinity": (
         {"sample": np.where(np.arange(10) == 3, np.inf, X)},
-        r"^The sample's column 3 holds infinity; give rows that the model can take\.$",
+        r"^The sample's column 3 must not hold infinity; give rows that the model can take\.$",
     ),
     "input of another type": ({"input": "fp16"}, r"^input must be one of auto, fp32, fp64, not 'fp16'\.$"),
-    "ragged sample": ({"sample": [[1.0] * 10, [1.0] * 9]}, r"^The sample must be numbers: .*\.$"),
+    "ragged sample": ({"sample": [[1.0] * 10, [1.0] * 9]}, r"^The sample is not an array: .*\.$"),
     "sample with NaN": (
         {"sample": np.where(np.arange(10) == 3, np.nan, X)},
         r"^Cannot verify Ridge: it refuses the rows of the sample \(Input X contains NaN\)\.$",

@@ -289,10 +289,13 @@ def test_strings_beside_a_tensor(entries: Path, device: str) -> None:
 def test_a_tensor_that_does_not_fit_is_named(risk: tr.Model) -> None:
     rows = torch.from_numpy(X).to(place(risk))
     for given, why in (
-        (rows[0], r"^X has shape \(3,\); it must be two-dimensional, \[rows, n_features\]; one row is X\.reshape"),
+        (
+            rows[0],
+            r"^X has shape \(3,\); it must be two-dimensional, \[rows, .*\]; \.reshape\(1, -1\) makes one row of it",
+        ),
         (rows[:0], r"^X has no rows \(shape \(0, 3\)\)"),
-        (rows[:, :2], "^Input 'X' of model 'risk' takes 3 columns, not 2"),
-        (rows.to(torch.complex64), "^X has dtype complex64; accepted: floats, integers and booleans"),
+        (rows[:, :2], r"^X has shape \(3000, 2\); it must be two-dimensional, \[rows, 3\]\.$"),
+        (rows.to(torch.complex64), "^X's columns 'age', 'bmi', 'bp' must be numbers: 'age' holds .*j"),
         (rows.to_sparse(), r"^X is sparse \(torch\.sparse_coo\); use \.to_dense\(\)\.$"),
         (rows.clone().requires_grad_(), r"^X requires a gradient, which answers do not have; give X\.detach\(\)\.$"),
         (rows.to("meta"), "^X lies on meta; rows are taken from CPU memory and CUDA GPUs"),

@@ -201,9 +201,7 @@ def test_cells_that_are_no_numbers_are_their_rows_errors(entry: Path, tmp_path: 
     cells = table().astype({"bp": object, "age": object})
     cells.loc[0, "bp"], cells.loc[[17, 900], "age"], cells.loc[3, "bmi"] = "high", ["unknown", "1_000"], np.nan
     cells.to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(
-        tr.ScoringError, match="columns 'age', 'bp' of input 'X' must be numbers: 'age' holds 'unknown' in row 17"
-    ):
+    with pytest.raises(tr.ScoringError, match="columns 'age', 'bp' must be numbers: 'age' holds 'unknown' in row 17"):
         tr.score(entry, tmp_path / "rows.csv", tmp_path / "out.parquet", keep=["id"])
     done = tr.score(entry, tmp_path / "rows.csv", tmp_path / "out.parquet", keep=["id", "age"], errors="row")
     assert (done.rows, done.empty) == (ROWS, 4)
@@ -244,12 +242,12 @@ def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, t
     }.items():
         wrong.to_parquet(tmp_path / f"{name}.parquet", index=False)
     good = rows / "day=1" / "a.parquet"
-    lacks = (
-        r"lacks\.parquet: The table lacks column 'bmi' of input 'X'; besides the model's columns it has column 'id'\."
-    )
+    lacks = r"lacks\.parquet: The table lacks column 'bmi'; besides the model's columns it has column 'id'\."
     refused(lacks, entry, [good, tmp_path / "lacks.parquet"], out)
-    refused("column 'bmi' of input 'X' is .*string; the model takes numbers", entry, tmp_path / "kind.parquet", out)
-    refused("lacks column 'key' to keep", entry, good, out, keep=["key"])
+    refused("column 'bmi' must be numbers: it is of type .*string", entry, tmp_path / "kind.parquet", out)
+    refused(
+        "lacks column 'key'; besides the model's columns it has columns 'id', 'day'", entry, good, out, keep=["key"]
+    )
     refused("Model 'risk' has no output 'mean'; it has y, std", entry, good, out, outputs=["mean"])
     refused("Column 'y' cannot be kept: an output has this name", entry, good, out, keep=["y"])
     refused(r"risk has no version 7; it has 1\.", entry, good, out, version=7)
@@ -276,7 +274,10 @@ def test_any_kind_of_table_has_the_bits_of_a_matrix(entry: Path) -> None:
         assert (found.column_names, found["y"].to_numpy().tobytes()) == (["id", "y"], wanted), dtype
         batch = answer({column: given[column].to_numpy() for column in given})
         assert (batch["id"].tolist(), batch["y"].tobytes()) == (given["id"].tolist(), wanted), dtype
-    for wrong, why in ((np.zeros((2, 4)), "takes 3 columns, not 4"), (frame[NAMES].iloc[:, :2], "lacks column 'bp'")):
+    for wrong, why in (
+        (np.zeros((2, 4)), r"X has shape \(2, 4\); it must be two-dimensional, \[rows, 3\]"),
+        (frame[NAMES].iloc[:, :2], "lacks column 'bp'"),
+    ):
         with pytest.raises(tr.InvalidRequest, match=why):
             answer.predict(wrong)
     assert predictor(entry)()(frame)["y"].dtype == np.float32
@@ -319,7 +320,7 @@ def test_strings_are_taken_as_a_request_takes_them(tmp_path: Path) -> None:
     with pytest.raises(tr.InvalidRequest, match=r"row 1, column 0 \('city'\) is 'Rom'"):
         answer(X.assign(city=["Bonn", "Rom", "Ulm", "Ulm"]))
     pd.DataFrame({"city": [1, 2], "rooms": [1, 2]}).to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(tr.ScoringError, match="column 'city' of input 'place' is int64; the model takes strings"):
+    with pytest.raises(tr.ScoringError, match="column 'city' must be strings: it is of type int64"):
         tr.score(houses, tmp_path / "rows.parquet", tmp_path / "out.parquet", overwrite=True)
 
 

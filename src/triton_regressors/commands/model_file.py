@@ -103,11 +103,14 @@ def read_rows(path: Path, estimator: Any) -> Any:
     Columns that the estimator reads as strings keep the file's text unchanged; an empty cell is a missing value there.
     """
     with loading():
-        from triton_regressors.clients.rows import read_table
+        from triton_regressors.clients.errors import RowsError
         from triton_regressors.exporter.lowering.estimator import feature_names
         from triton_regressors.exporter.lowering.lower import string_columns
+        from triton_regressors.tables.errors import raised_as
+        from triton_regressors.tables.files import read_table
     names = feature_names(estimator)
-    return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
+    with raised_as(RowsError):
+        return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
 
 
 def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) -> tuple[Any, Any]:
@@ -122,12 +125,12 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.exporter.lowering.estimator import feature_names
-        from triton_regressors.tables import in_words
+        from triton_regressors.tables.columns import in_words
+        from triton_regressors.tables.frames import has_names
     names, table = feature_names(estimator), read_rows(path, estimator)
-    named = hasattr(table, "columns") and all(isinstance(name, str) for name in table.columns)
     if table.ndim != 2 or table.shape[1] < 2:
         raise RowsError(f"{path} has shape {table.shape}; the model's columns and one for the target are needed.")
-    if not named:
+    if not has_names(table):
         if targets:
             raise RowsError(f"--target names {in_words(targets)}, but the columns of {path} have no names.")
         array = table.to_numpy() if hasattr(table, "columns") else table

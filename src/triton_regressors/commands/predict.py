@@ -136,7 +136,7 @@ def _preview(table: Any) -> Table:
 
 def _check_writable(output: Path) -> None:
     from triton_regressors.clients.errors import RowsError
-    from triton_regressors.clients.rows import SUFFIXES
+    from triton_regressors.tables.files import SUFFIXES
 
     if output.suffix.lower() not in SUFFIXES:
         raise RowsError(f"Cannot write predictions to {output}: the suffix must be {', '.join(SUFFIXES)}; - is stdout.")

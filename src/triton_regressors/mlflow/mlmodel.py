@@ -16,6 +16,8 @@ from typing import Any
 import pandas as pd
 
 from triton_regressors.errors import RegistryError
+from triton_regressors.tables.columns import take_columns
+from triton_regressors.tables.errors import TableError
 
 FLAVORS = {"sklearn": "pickled_model", "xgboost": "data", "lightgbm": "data", "catboost": "data"}
 """Flavor → the key under which it names its file; `pickled_model` is the key of .skops files too."""
@@ -81,8 +83,8 @@ class MLmodel:
         try:
             table = pd.DataFrame(rows, columns=written.get("columns") if isinstance(written, Mapping) else None)
             return table if self.columns is None else _as_signed(table, self.columns)
-        except KeyError as error:
-            raise RegistryError(f"The input example lacks columns of the signature: {_words(error)}.") from None
+        except TableError as error:
+            raise RegistryError(str(error)) from None
         except (TypeError, ValueError, ArithmeticError) as error:
             raise RegistryError(f"The input example is not what the signature says: {_words(error)}.") from None
 
@@ -95,7 +97,7 @@ def _as_signed(table: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
     for column in columns:
         if not column.required and column.name not in table.columns:
             table[column.name] = math.nan if column.type in DTYPES else None
-    table = table[names]
+    table = take_columns(table, names, "The input example")
     for name, kind in ((column.name, column.type) for column in columns):
         dtype = DTYPES.get(kind)
         if dtype is None:

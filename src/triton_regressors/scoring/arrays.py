@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from triton_regressors.clients.client.tensors import InputTensor, check_shape
+from triton_regressors.clients.client.tensors import InputTensor
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.scoring.columns import check_tensors
+from triton_regressors.tables.columns import check_shape
+from triton_regressors.tables.errors import one_line, raised_as
 
 if TYPE_CHECKING:
     import torch
@@ -79,22 +80,21 @@ def given(X: Any) -> Given:
     return _given(X, "X")
 
 
-def on_gpu(X: torch.Tensor, tensor: InputTensor, model: str) -> torch.Tensor | None:
+def on_gpu(X: torch.Tensor, tensor: InputTensor) -> torch.Tensor | None:
     """Return rows on a GPU in the type of a model's input, or None if the CPU has to check them.
 
     A number beyond float32 becomes infinity, which no model takes. A number that is compared with categories is not
     rounded.
 
     Raises:
-        InvalidRequest: they are not a matrix as wide as the input, or not numbers.
+        InvalidRequest: they are not a matrix as wide as the input.
     """
     import torch
 
     if X.is_complex():
-        kind = str(X.dtype).removeprefix("torch.")
-        raise InvalidRequest(f"{tensor.name} has dtype {kind}; accepted: floats, integers and booleans.")
-    check_shape(tuple(X.shape), tensor.name)
-    check_tensors({tensor.name: X}, [tensor], model)
+        return None
+    with raised_as(InvalidRequest):
+        check_shape(X.shape, tensor.name, tensor.width)
     dtype: torch.dtype = getattr(torch, DTYPES[tensor.datatype])
     if X.dtype == dtype:
         return X
@@ -118,8 +118,7 @@ def _given(X: Any, name: str) -> Given:
     try:
         tensor = from_dlpack(X)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        why = " ".join(str(error).split()).rstrip(".")
-        raise InvalidRequest(f"{name}, {_kind(X)}, cannot be read by DLPack: {why}.") from None
+        raise InvalidRequest(f"{name}, {_kind(X)}, cannot be read by DLPack: {one_line(error)}.") from None
     return _of_torch(tensor, name, _library(X))
 
 

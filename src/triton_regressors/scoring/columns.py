@@ -20,6 +20,9 @@ import pandas as pd
 
 from triton_regressors.clients.client.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 from triton_regressors.clients.errors import InvalidRequest
+from triton_regressors.tables.columns import check_shape
+from triton_regressors.tables.errors import raised_as
+from triton_regressors.tables.values import NUMERIC_KINDS
 
 MOST_ROWS, MOST_NUMBERS = 2**16, 2**23
 """The limits, in rows and in numbers, on the rows that are read, converted and given to a GPU at once."""
@@ -88,7 +91,7 @@ class Columns:
         else:
             arrays = (_of_arrow(self.table[name]) if self._arrow else np.asarray(self.table[name]) for name in names)
         for array in arrays:
-            yield array if array is not None and array.dtype.kind in "fiub" and array.ndim == 1 else None
+            yield array if array is not None and array.dtype.kind in NUMERIC_KINDS and array.ndim == 1 else None
 
     def strings(self, name: str) -> np.ndarray | None:
         """Return a pyarrow column of strings as bytes in UTF-8, a missing one empty; None for any other."""
@@ -171,9 +174,8 @@ def check_tensors(tensors: Mapping[str, Any], inputs: Sequence[InputTensor], mod
     for tensor in inputs:
         if tensor.name not in tensors:
             raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' is missing.")
-        width = tensors[tensor.name].shape[1]
-        if width != tensor.width:
-            raise InvalidRequest(f"Input '{tensor.name}' of model '{model}' takes {tensor.width} columns, not {width}.")
+        with raised_as(InvalidRequest):
+            check_shape(tensors[tensor.name].shape, tensor.name, tensor.width)
 
 
 def _matrix(columns: Columns, tensor: InputTensor, new: NewMatrix) -> np.ndarray | None:

@@ -12,18 +12,17 @@ from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow import compute, types
 
-from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.tables import check_columns
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.scorer import Scorer
-from triton_regressors.tables import MISSING_WORDS, NotNumber, cell_numbers, not_numbers
+from triton_regressors.tables.errors import TableError, raised_as
+from triton_regressors.tables.files import first_line, nameless, unreadable
+from triton_regressors.tables.values import MISSING_WORDS, WrongCell, WrongColumn, cell_numbers, wrong_columns
 
 SUFFIXES = (".parquet", ".csv")
 PART_ROWS = 1_000_000
@@ -32,17 +31,13 @@ PART_ROWS = 1_000_000
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-class Unreadable(Exception):  # noqa: N818
-    """A file cannot be read, or does not fit the entry; if that ends a run, it becomes a `ScoringError`."""
-
-
 @dataclass(frozen=True)
 class Source:
     """A file of rows. groups: the rows of a .parquet's row groups; () for a .csv, whose rows are not counted.
 
     below: its path within the folder that was given, or its name. own: its columns; schema: with those that its path
     states, as folders date=2026-01-31 do, whose values are hive. size and mtime_ns tell a changed file from an
-    unchanged one.
+    unchanged one. reading: how pyarrow finds the columns of a .csv whose first line does not name them.
     """
 
     path: str
@@ -53,6 +48,7 @@ class Source:
     own: pa.Schema
     schema: pa.Schema
     hive: tuple[tuple[str, str | None], ...]
+    reading: Mapping[str, Any]
 
     def unchanged(self) -> bool:
         """Return whether the file is unchanged since it was found."""
@@ -111,32 +107,32 @@ def look(path: Path, base: Path, scorer: Scorer, *, by_row: bool = False) -> Sou
     With `by_row` a cell of a .csv that is not a number concerns only its row, and is not checked here.
 
     Raises:
-        Unreadable: the file cannot be read, or lacks a column that the entry takes, or has one of another kind.
+        TableError: the file cannot be read, or lacks a column that the entry takes, or has one of another kind.
     """
     below = path.relative_to(base) if path.is_relative_to(base) else Path(path.name)
+    groups: tuple[int, ...] = ()
+    reading: dict[str, Any] = {}
     try:
         status = path.stat()
         if path.suffix.lower() == ".csv":
-            groups, own = (), _csv_schema(str(path), scorer, by_row=by_row)
+            reading = _reading(path, scorer)
+            own = _csv_schema(path, reading, scorer, by_row=by_row)
         else:
             with pq.ParquetFile(path) as file:
                 groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups))
                 own = file.schema_arrow
-    except InvalidRequest as error:
-        raise Unreadable(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # pyarrow's are either
-        raise Unreadable(f"Cannot read rows from {path}: {one_line(error)}.") from None
+        raise unreadable(path, error) from None
     pairs = [part.partition("=") for part in path.parent.parts if "=" in part]
     stated = {name: None if value == HIVE_NULL else unquote(value) for name, _, value in pairs if name not in own.names}
     schema = pa.schema([*own, *(pa.field(name, _stated(name, scorer)) for name in stated)])
-    source = Source(
-        *(str(path), below.as_posix(), status.st_size, status.st_mtime_ns, groups, own, schema), tuple(stated.items())
-    )
-    try:
-        _check(schema, scorer)
-    except InvalidRequest as error:
-        raise Unreadable(f"{path}: {error}") from None
-    return source
+    with raised_as(TableError, f"{path}: "):
+        scorer.check_columns(schema.names)
+        _check_types(schema, scorer)
+    return Source(
+        str(path), below.as_posix(), status.st_size, status.st_mtime_ns, groups, own, schema, tuple(stated.items()),
+        reading,
+    )  # fmt: skip
 
 
 def plan_parts(sources: Sequence[Source], part_rows: int = PART_ROWS) -> list[Part]:
@@ -193,13 +189,13 @@ def _own_batches(source: Source, part: Part, scorer: Scorer, names: Sequence[str
     """
     try:
         if source.csv:
-            yield from _csv_tables(source.path, scorer, names)
+            yield from _csv_tables(source.path, source.reading, scorer, names)
         else:
             with pq.ParquetFile(source.path) as file:
                 for batch in file.iter_batches(rows, row_groups=list(part.groups or ()), columns=list(names)):
                     yield pa.Table.from_batches([batch])
     except (OSError, ValueError) as error:  # pyarrow's are either
-        raise Unreadable(f"Cannot read rows from {source.path}: {one_line(error)}.") from None
+        raise unreadable(source.path, error) from None
 
 
 def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str]]:
@@ -209,10 +205,7 @@ def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str
     """
     refused: dict[int, str] = {}
     for name in _unread(table.schema, scorer):
-        wrong = dict[int, NotNumber]()
-        table = _put(table, name, cell_numbers(table[name].to_pylist(), wrong, written=True))
-        for row, error in wrong.items():
-            refused.setdefault(row, error.of_row(name))
+        table = _put(table, name, cell_numbers(table[name].to_pylist(), name, refused, written=True))
     return table, refused
 
 
@@ -229,7 +222,7 @@ def _read_numbers(table: pa.Table, scorer: Scorer) -> pa.Table:
         else:
             try:
                 table = _put(table, name, cell_numbers(cells.to_pylist(), written=True))
-            except NotNumber:
+            except WrongCell:
                 table = table.set_column(table.schema.get_field_index(name), name, cells)
     return table
 
@@ -245,11 +238,6 @@ def _put(table: pa.Table, name: str, numbers: np.ndarray) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, pa.array(numbers, from_pandas=True))
 
 
-def one_line(error: Exception) -> str:
-    """Return the message of an error of pyarrow or the system in one line."""
-    return " ".join(str(error).split()).rstrip(".")
-
-
 def _kinds(scorer: Scorer) -> dict[str, Any]:
     """Return the types in which a .csv's columns are read; strings and kept columns stay text."""
     kinds: dict[str, Any] = dict.fromkeys(scorer.keep, pa.string())
@@ -259,35 +247,49 @@ def _kinds(scorer: Scorer) -> dict[str, Any]:
     return kinds
 
 
-def _csv_schema(path: str, scorer: Scorer, *, by_row: bool) -> pa.Schema:
+def _reading(path: Path, scorer: Scorer) -> dict[str, Any]:
+    """Return pyarrow's options for the columns of a .csv: none if its first line names them as pyarrow reads it."""
+    wanted = [name for tensor in scorer.inputs for name in tensor.columns]
+    line = first_line(path, wanted, text=any(tensor.text for tensor in scorer.inputs))
+    if line.names:
+        with pyarrow.csv.open_csv(path) as reader:
+            if list(reader.schema.names) == list(line.names):
+                return {}
+    elif wanted and line.width != len(wanted):
+        raise nameless(path, wanted, scorer.name)
+    names = line.names or wanted or [f"column {place}" for place in range(line.width)]
+    return {"column_names": list(names), "skip_rows_after_names": int(line.header)}
+
+
+def _csv_schema(path: Path, reading: Mapping[str, Any], scorer: Scorer, *, by_row: bool) -> pa.Schema:
     """Return the columns of a .csv; the first block gives the types of the entry's number columns.
 
     Raises:
-        InvalidRequest: the block holds a value there that is not a number, and `by_row` is False.
+        TableError: the block holds a value there that is not a number, and `by_row` is False.
     """
-    with pyarrow.csv.open_csv(path) as reader:
+    with pyarrow.csv.open_csv(path, read_options=pyarrow.csv.ReadOptions(**reading)) as reader:
         kinds = _kinds(scorer)
         schema = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in reader.schema])
-    table = next(_csv_tables(path, scorer, [name for name in kinds if name in schema.names]), None)
+    table = next(_csv_tables(str(path), reading, scorer, [name for name in kinds if name in schema.names]), None)
     if table is None:  # a header alone
         return schema
     numbers, _ = as_numbers(table, scorer)
-    if not by_row:
-        for tensor in scorer.inputs:
-            wrong = dict[str, NotNumber]()
-            for name in (name for name in _unread(table.schema, scorer) if name in tensor.columns):
-                try:
-                    cell_numbers(table[name].to_pylist(), written=True)
-                except NotNumber as error:
-                    wrong[name] = error
-            if wrong:
-                raise InvalidRequest(not_numbers(wrong, f" of input '{tensor.name}'"))
+    wrong = dict[str, WrongColumn]()
+    for name in _unread(table.schema, scorer) if not by_row else ():
+        try:
+            cell_numbers(table[name].to_pylist(), written=True)
+        except WrongCell as error:
+            wrong[name] = error
+    if wrong:
+        raise TableError(f"{path}: {wrong_columns(wrong)}")
     return pa.schema(
         [numbers.schema.field(field.name) if field.name in numbers.schema.names else field for field in schema]
     )
 
 
-def _csv_tables(path: str, scorer: Scorer, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def _csv_tables(
+    path: str, reading: Mapping[str, Any], scorer: Scorer, names: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
     """Yield a .csv block by block, with only these columns, and with numbers in the entry's number columns.
 
     pyarrow reads plain numbers fastest. If it finds anything else in their place, the rest of the file is read again as
@@ -295,36 +297,36 @@ def _csv_tables(path: str, scorer: Scorer, names: Sequence[str] | None = None) -
     """
     kinds, done = _kinds(scorer), 0
     try:
-        for batch in _csv_reader(path, kinds, names):
+        for batch in _csv_reader(path, reading, kinds, names):
             yield pa.Table.from_batches([batch])
             done += batch.num_rows
     except pa.ArrowInvalid:
         first = 0
-        for batch in _csv_reader(path, dict.fromkeys(kinds, pa.string()), names):
+        for batch in _csv_reader(path, reading, dict.fromkeys(kinds, pa.string()), names):
             rows, first = batch.slice(max(done - first, 0)), first + batch.num_rows
             if rows.num_rows:
                 yield _read_numbers(pa.Table.from_batches([rows]), scorer)
 
 
-def _csv_reader(path: str, kinds: Mapping[str, Any], names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+def _csv_reader(
+    path: str, reading: Mapping[str, Any], kinds: Mapping[str, Any], names: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
     """Yield the blocks of a .csv, with columns of these types."""
     options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False, include_columns=names)
-    with pyarrow.csv.open_csv(path, convert_options=options) as reader:
+    read = pyarrow.csv.ReadOptions(**reading)
+    with pyarrow.csv.open_csv(path, convert_options=options, read_options=read) as reader:
         yield from reader
 
 
-def _check(schema: pa.Schema, scorer: Scorer) -> None:
-    """Raise InvalidRequest if a column is missing, is duplicated, or is of a kind that the entry does not take."""
-    owners = {tensor.name: f" of input '{tensor.name}'" for tensor in scorer.inputs}
-    groups = [(tensor.columns, owners[tensor.name]) for tensor in scorer.inputs]
-    check_columns(pd.DataFrame(columns=schema.names), [*groups, (scorer.keep, " to keep")])
+def _check_types(schema: pa.Schema, scorer: Scorer) -> None:
+    """Raise `TableError` if columns are of a kind that the entry does not take."""
     for tensor in scorer.inputs:
-        owner = owners[tensor.name]
-        for name in tensor.columns:
-            kind = _plain(schema.field(name).type)
-            if not (types.is_null(kind) or (_is_text(kind) if tensor.text else is_number(kind))):
-                takes = "strings" if tensor.text else "numbers"
-                raise InvalidRequest(f"The table's column '{name}'{owner} is {kind}; the model takes {takes} there.")
+        fits, wanted = (_is_text, "string") if tensor.text else (is_number, "number")
+        kinds = {name: _plain(schema.field(name).type) for name in tensor.columns}
+        wrong = {name: kind for name, kind in kinds.items() if not (types.is_null(kind) or fits(kind))}
+        if wrong:
+            of_type = {name: WrongColumn(wanted, f"is of type {kind}") for name, kind in wrong.items()}
+            raise wrong_columns(of_type)
 
 
 def _stated(name: str, scorer: Scorer) -> pa.DataType:

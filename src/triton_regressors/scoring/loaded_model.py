@@ -11,7 +11,7 @@ import numpy as np
 
 from triton_regressors.clients.client.configuration import Configuration
 from triton_regressors.clients.client.parts import Part, as_predicted, renumbered
-from triton_regressors.clients.client.tensors import InputTensor, Tensors, model_tensors
+from triton_regressors.clients.client.tensors import InputTensor, Tensors, model_tensors, named
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.extras import require
 from triton_regressors.scoring.arrays import Given, given, on_gpu
@@ -21,7 +21,7 @@ from triton_regressors.scoring.devices import choose_device
 from triton_regressors.scoring.entry_choice import answers_column, choose_entry, digest_of, read_config
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.prefetch import prefetched
-from triton_regressors.tables import is_tabular
+from triton_regressors.tables.frames import is_tabular
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +73,7 @@ class Model:
         known = Configuration.of(config)
         self._known = replace(
             known,
-            inputs=_with_names(known.inputs, columns, self.name),
+            inputs=known.inputs if columns is None else named(known.inputs, columns, self.name),
             answers_column=answers_column(self.entry),  # config.pbtxt tells it of the newest version
         )
         self._loaded: Any = None
@@ -206,7 +206,7 @@ class Model:
                 f"{tensor.name} lies on {X.device}, and model '{self.name}' computes on {place}; load it with "
                 f"device='{X.device}', or give the rows in CPU memory."
             )
-        matrix = on_gpu(X, tensor, self.name) if model.reads_gpu else None
+        matrix = on_gpu(X, tensor) if model.reads_gpu else None
         if matrix is None:
             return None
         found: dict[str, torch.Tensor] | None = self._in_place(matrix, outputs) or model.on_device(matrix, outputs)
@@ -310,14 +310,3 @@ def _is_column(values: Any) -> bool:
     if ndim is None:
         return not isinstance(next(iter(values), None), (list, tuple, np.ndarray))
     return bool(ndim == 1)
-
-
-def _with_names(inputs: Sequence[InputTensor], columns: Sequence[str] | None, model: str) -> tuple[InputTensor, ...]:
-    """Return the inputs with these names of their columns, if any are given."""
-    if columns is None:
-        return tuple(inputs)
-    width = sum(tensor.width for tensor in inputs)
-    if len(columns) != width:
-        raise InvalidRequest(f"{len(columns)} columns are named; model '{model}' takes {width}.")
-    names = iter(columns)
-    return tuple(replace(tensor, columns=tuple(next(names) for _ in range(tensor.width))) for tensor in inputs)

@@ -26,9 +26,10 @@ from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.files import Part, Source, Unreadable, as_numbers, batches, is_number, one_line
+from triton_regressors.scoring.files import Part, Source, as_numbers, batches, is_number
 from triton_regressors.scoring.prefetch import prefetched
 from triton_regressors.scoring.scorer import Scorer
+from triton_regressors.tables.errors import TableError, one_line
 
 GROUP_ROWS = 2**20
 """Rows of a row group in the output."""
@@ -101,7 +102,7 @@ def score_part(job: Job, source: Source, part: Part, advance: Callable[[int], No
                     listed.write_text(json.dumps(wrong), encoding="utf-8")
     except InvalidRequest as error:
         return Outcome(part.number, 0, 0, f"{source.path}: {error}", refused=True)
-    except Unreadable as error:
+    except TableError as error:
         return Outcome(part.number, 0, 0, str(error))
     except TritonRegressorsError as error:
         return Outcome(part.number, 0, 0, f"{source.path}: {error}", fatal=True)

@@ -15,7 +15,9 @@ from triton_regressors.clients.errors import InferenceError, InvalidRequest
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.loaded_model import Answers, Model
-from triton_regressors.tables import in_words, is_table
+from triton_regressors.tables.columns import check_columns, in_words
+from triton_regressors.tables.errors import raised_as
+from triton_regressors.tables.frames import is_table
 
 GROUPS = 64
 """The number of requests into which a refused batch is cut, in order to find the refused rows."""
@@ -58,16 +60,24 @@ class Scorer(Model):
             The same kind of table; a DataFrame has the index of the given one.
         """
         columns = Columns(table)
-        answers = self.answers(columns)
-        made = self.as_columns(answers)
+        if self.keep:
+            with raised_as(InvalidRequest):
+                self.check_columns(columns.names)
+        made = self.as_columns(self.answers(columns))
         if is_table(table):
-            return pd.concat([self._kept(table), pd.DataFrame(made, index=table.index)], axis=1)
+            return pd.concat([table[list(self.keep)], pd.DataFrame(made, index=table.index)], axis=1)
+        whole = {**{name: table[name] for name in self.keep}, **made}
         if isinstance(table, Mapping):
-            return {**{name: table[name] for name in self._kept(table)}, **made}
+            return whole
         import pyarrow as pa
 
-        kept = {name: table[name] for name in self._kept(table.schema.names)}
-        return pa.table({**kept, **made})
+        return pa.table(whole)
+
+    def check_columns(self, present: Sequence[Any]) -> None:
+        """Raise `TableError` unless a table has all columns of the inputs by name, and those to keep, each once."""
+        by_name = all(isinstance(name, str) for name in present)
+        features = [name for tensor in self.inputs for name in tensor.columns if by_name]
+        check_columns(present, list(dict.fromkeys([*features, *self.keep])))
 
     def tensors(self, columns: Columns) -> Tensors:
         """Return the tensors of a table; raise `InvalidRequest` if it does not fit."""
@@ -94,14 +104,6 @@ class Scorer(Model):
             for name, fields in self.fields.items()
             for place, field in enumerate(fields)
         }
-
-    def _kept(self, table: Any) -> Any:
-        """Return the kept columns of a DataFrame, or only their names for a list or a mapping."""
-        names = list(table.columns) if is_table(table) else list(table)
-        missing = [name for name in self.keep if name not in names]
-        if missing:
-            raise InvalidRequest(f"The table lacks {in_words(missing)} to keep; it has {', '.join(map(str, names))}.")
-        return table[list(self.keep)] if is_table(table) else list(self.keep)
 
     def _by_row(
         self, columns: Columns, first: int, tensors: Tensors | None = None

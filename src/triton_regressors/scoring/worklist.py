@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.files import Part, Source, Unreadable, find_files, kept_fields, look, plan_parts
+from triton_regressors.scoring.files import Part, Source, find_files, kept_fields, look, plan_parts
 from triton_regressors.scoring.scorer import Scorer
+from triton_regressors.tables.errors import TableError
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def make_worklist(
             if not all(tensor.columns for tensor in scorer.inputs):  # all others then go by the names of the first
                 scorer = Scorer(entry, **{**options, "columns": _features(source, scorer)})
                 source = look(path, base, scorer, by_row=by_row)
-        except Unreadable as error:
+        except TableError as error:
             if not leave_out:
                 raise ScoringError(str(error)) from None
             left_out[str(path)] = str(error)

@@ -91,7 +91,7 @@ class TestGoodRequests:
         records = [dict(zip("abc", row, strict=True)) for row in ROWS.tolist()]
         for rows in (table, table.to_batches()[0], records, ArrowOnly(table)):
             np.testing.assert_array_equal(client.predict("sums", rows), SUMS)
-        with pytest.raises(errors.InvalidRequest, match="are not a table"):
+        with pytest.raises(errors.InvalidRequest, match=r"^Rows of type .* are not a table"):
             client.predict("sums", table["a"])
 
     def test_ready(self, client: Client) -> None:

@@ -20,6 +20,7 @@ from triton_regressors.clients.client.tensors import (
 )
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 
+CAT = InputTensor("cat", "BYTES", 2)
 X = np.array([[34, 5e4], [51, np.nan]], np.float32)
 CITIES = [[b"K\xc3\xb6ln", b"nurse"], [b"", b""]]
 INPUTS = (InputTensor("X", "FP32", 2, ("age", "income")), InputTensor("cat", "BYTES", 2, ("city", "job")))
@@ -38,14 +39,11 @@ class TestStrings:
             np.array(CITIES),
             np.array([["Köln", np.str_("nurse")], [pd.NA, np.float32("nan")]], dtype=object),
             np.asfortranarray(np.array([["Köln", np.bytes_(b"nurse")], [None, pd.NaT]], dtype=object)),
-            pd.DataFrame({"a": ["Köln", None], "b": ["nurse", np.nan]}),
-            pd.DataFrame({"a": ["Köln", None], "b": ["nurse", None]}, dtype="string"),
-            pd.DataFrame({"a": ["Köln", None], "b": ["nurse", None]}, dtype="category"),
         ],
-        ids=["lists", "empty", "numpy", "bytes", "objects", "fortran", "pandas", "pandas string", "category"],
+        ids=["lists", "empty", "numpy", "bytes", "objects", "fortran"],
     )
     def test_what_they_may_be(self, strings: object) -> None:
-        found = text_rows(strings, "cat")
+        found = text_rows(strings, CAT)
         assert found.dtype == object
         assert found.tolist() == CITIES
         assert {type(text) for text in found.ravel()} == {bytes}
@@ -53,20 +51,17 @@ class TestStrings:
     @pytest.mark.parametrize(
         ("strings", "says"),
         [
-            ([["a", 5]], r"^cat\[0, 1\] is 5, not a string"),
-            ([["a"], [True]], r"^cat\[1, 0\] is True, not a string"),
-            ([["\udc80"]], r"^cat\[0, 0\] is '\\udc80', not a string: str, or bytes in UTF-8\.$"),
-            (["a", "b"], r"^cat has shape \(2,\).*one row is cat\.reshape\(1, -1\)"),
+            ([["a", 5]], r"^cat's column 1 must be strings: it holds 5 in row 0\.$"),
+            (["a", "b"], r"^cat has shape \(2,\).*\.reshape\(1, -1\) makes one row of it"),
             (np.empty((0, 2), "U3"), r"^cat has no rows"),
-            (pd.DataFrame({"zip": ["01234", 1234]}), r"^Row 1 of column 'zip' of input 'cat' is 1234, not a string"),
         ],
     )
     def test_what_they_may_not_be(self, strings: object, says: str) -> None:
         with pytest.raises(InvalidRequest, match=says):
-            text_rows(strings, "cat")
+            text_rows(strings, CAT)
 
     def test_bytes_of_a_request(self) -> None:
-        assert wire(text_rows([["a", None], ["Köln", "b"]], "cat")) == (
+        assert wire(text_rows([["a", None], ["Köln", "b"]], CAT)) == (
             b"\x01\0\0\0a\0\0\0\0\x05\0\0\0K\xc3\xb6ln\x01\0\0\0b"
         )
         assert wire(X[:, :1]) == X[:, :1].tobytes()
@@ -88,12 +83,8 @@ class TestMappings:
             ({}, r"^Model 'people' has inputs, and the mapping is empty; it takes the inputs 'X' and 'cat'\.$"),
             ({"X": X, "cat": [["a", "b"]]}, "differ in their number of rows: 'X' 2, 'cat' 1"),
             ({3: X}, r"^Model 'people' has no input 3; it takes the inputs 'X' and 'cat'\.$"),
-            ({"X": [[1.0, "a"]]}, "X has dtype <U32; accepted: floats, integers and booleans"),
-            ({"X": [[1.0, None], ["2", 3]]}, r"^X\[1, 0\] \('age'\) is '2', not a number"),
+            ({"X": [[1.0, "a"]]}, r"^X's column 'income' must be numbers: it holds 'a' in row 0\.$"),
             ({"X": [[1e39]]}, r"X\[0, 0\] \('age'\) is 1e\+39, beyond float32"),
-            ({"X": X[0]}, r"X has shape \(2,\).*X\.reshape"),
-            ({"X": [[1], [2, 3]]}, "X is not an array"),
-            ({"X": np.ones((1, 1), complex)}, "X has dtype complex128"),
         ],
     )
     def test_errors_name_the_input(self, given: dict, says: str) -> None:
@@ -141,31 +132,15 @@ class TestTables:
         assert tensors["cat"].tolist() == [[b"", b""]] * 2
         assert np.isnan(tensors["X"][:, 1]).all()
 
-    def test_categories_that_are_numbers_are_these(self) -> None:
-        table = PEOPLE.assign(age=pd.Categorical([34, np.nan]), income=pd.Categorical([True, False]))
-        np.testing.assert_array_equal(model_tensors(table, INPUTS, "people")["X"][:, :2], [[34, 1], [np.nan, 0]])
-
     @pytest.mark.parametrize(
         ("table", "says"),
         [
             (
-                PEOPLE.drop(columns="job"),
-                r"lacks column 'job' of input 'cat'; besides the model's columns it has column 'id'\.$",
-            ),
-            (
-                PEOPLE[["city", "job"]],
-                "lacks columns 'age', 'income' of input 'X'; it has no other column in their",
-            ),
-            (
                 PEOPLE.rename(columns={"age": "Age", "job": "jobs"}),
-                r"^The table lacks column 'age' of input 'X' and column 'job' of input 'cat'; besides the "
+                r"^The table lacks columns 'age', 'job'; besides the "
                 r"model's columns it has columns 'id', 'jobs', 'Age': 'Age' may be 'age', 'jobs' may be 'job'\.$",
             ),
-            (PEOPLE.assign(age=["34", "old"]), "column 'age' of input 'X' must be numbers: it holds 'old' in row 1"),
-            (PEOPLE.assign(city=5.0), "Row 0 of column 'city' of input 'cat' is 5.0, not a string"),
-            (PEOPLE.rename(columns={"id": "job"}), "has column 'job' of input 'cat' more than once"),
             (PEOPLE.assign(age=1e39), r"X\[0, 0\] \('age'\) is 1e\+39, beyond float32"),
-            (PEOPLE[:0], "X has no rows"),
         ],
     )
     def test_errors_name_the_column(self, table: pd.DataFrame, says: str) -> None:
@@ -199,29 +174,6 @@ class TestTables:
 
 
 class TestNumbers:
-    @pytest.mark.parametrize(
-        ("array", "says"),
-        [
-            (np.ones(3), r"two-dimensional.*reshape\(1, -1\)"),
-            (np.ones((2, 2, 2)), r"shape \(2, 2, 2\)"),
-            (np.ones((0, 3)), "no rows"),
-            (np.array([["1", "2"]]), "dtype <U1"),
-            (np.array([[1, 1j]], dtype=object), r"^X\[0, 1\] is 1j, not a number"),
-            (np.ones((1, 2), complex), "dtype complex128"),
-            ([[1, 2], [3]], "not an array"),
-            (np.array([[0.0, 1e39]]), r"X\[0, 1\] is 1e\+39, beyond float32"),
-            (np.array([["2020-01-01"]], "datetime64[D]"), "dtype datetime64"),
-        ],
-    )
-    def test_what_they_may_not_be(self, array: object, says: str) -> None:
-        with pytest.raises(InvalidRequest, match=says):
-            number_rows(array, InputTensor("X", "FP32", 2))
-
-    def test_sparse_matrices_are_told_what_to_do(self) -> None:
-        sparse = pytest.importorskip("scipy.sparse")
-        with pytest.raises(InvalidRequest, match="toarray"):
-            number_rows(sparse.csr_matrix(np.eye(3)), InputTensor("X", "FP32", 3))
-
     @pytest.mark.parametrize(
         ("array", "rows"),
         [

@@ -338,9 +338,12 @@ SAMPLES = {
     ),
     "no column": (
         TENANTS.drop(columns="city"),
-        r"The sample lacks column 'city', which the model was fitted on; it has no other column in its place\.$",
+        r"The sample lacks column 'city'; it has no other column in its place\.$",
     ),
-    "too narrow": (TENANTS.to_numpy()[:, :2], r"The sample must be \[rows, 5\] with at least one row, not \[240, 2\]"),
+    "too narrow": (
+        TENANTS.to_numpy()[:, :2],
+        r"The sample has shape \(240, 2\); it must be two-dimensional, \[rows, 5\]\.$",
+    ),
     "fractions": (
         TENANTS.assign(floor=0.5),
         r"column 'floor' holds 0\.5, of type float, beside strings; supported: strin",

@@ -185,7 +185,11 @@ def test_rows_in_fp32_are_calibrated_as_fp32_where_that_is_asked_for():
 X, Y = HELD_OUT
 REFUSED = {
     "no pair": (X, {}, r"calibrate must be a pair \(X, y\), not ndarray"),
-    "columns": ((X[:, :3], Y), {}, r"The calibration table must be \[rows, 4\] with at least one row, not \[120, 3\]"),
+    "columns": (
+        (X[:, :3], Y),
+        {},
+        r"^The calibration table has shape \(120, 3\); it must be two-dimensional, \[rows, 4\]\.$",
+    ),
     "length": ((X, Y[:-1]), {}, r"targets must be \[120\] or \[120, 1\], to fit the rows and the model, not \[119\]"),
     "width": ((X, np.stack([Y, Y], 1)), {}, r"The calibration targets must be \[120\] or \[120, 1\]"),
     "words": ((X, np.array(["a"] * 120)), {}, "The calibration targets must be numbers: could not convert"),
@@ -204,7 +208,7 @@ REFUSED = {
         {},
         "Cannot calibrate Ridge: it refu",
     ),
-    "infinity": ((np.where(X > 2, np.inf, X), Y), {}, "The calibration table's column 0 holds infinity"),
+    "infinity": ((np.where(X > 2, np.inf, X), Y), {}, "The calibration table's columns? .* must not hold infinity"),
     "few": ((X[:18], Y[:18]), {"level": 0.95}, "a level of 0.95 needs at least 19 calibration rows, not 18"),
     "level of 1": ((X, Y), {"level": 1.0}, "level must lie between 0 and 1, such as 0.9, not 1.0"),
     "level in percent": ((X, Y), {"level": 90}, "level must lie between 0 and 1, such as 0.9, not 90"),

@@ -67,7 +67,11 @@ def document_names(done):
         (TABLE.to_numpy(), [1, 2, 3], r"columns must be a sequence of names, not [1, 2, 3]."),
         (TABLE.to_numpy(), 3, "columns must be a sequence of names, not 3."),
         (TABLE.to_numpy(), [], r"columns must be a sequence of names, not []."),
-        (TABLE.to_numpy(), ["b", "a", "d"], "The sample lacks the column 'd'."),
+        (
+            TABLE.to_numpy(),
+            ["b", "a", "d"],
+            "The sample lacks column 'd'; besides the model's columns it has columns 'c', 'more'.",
+        ),
     ],
 )
 def test_what_they_cannot_be_is_said(tmp_path, model, columns, why):
@@ -78,7 +82,7 @@ def test_what_they_cannot_be_is_said(tmp_path, model, columns, why):
 
 def test_a_column_twice_and_a_source_that_is_none_are_refused(tmp_path):
     model, twice = Ridge().fit(TABLE.to_numpy(), y), pd.concat([TABLE, TABLE[["a"]]], axis=1)
-    with pytest.raises(ExportError, match="The sample has the column 'a' twice"):
+    with pytest.raises(ExportError, match="The sample has column 'a' more than once"):
         export(model, tmp_path, name="m", columns=["b", "a", "c"], sample=twice)
     with pytest.raises(ExportError, match="source must be a Source"):
         export(model, tmp_path, name="m", source="models:/m/1")

@@ -104,10 +104,9 @@ def test_a_sample_may_be_in_another_order_and_have_more_columns() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X: X.drop(columns="job"), "The sample lacks column 'job', which the model was fitted on; it has no"),
-        (lambda X: X.assign(age="old"), "The sample's column 1 ('age') must be numbers: it holds 'old' in row 0"),
-        (lambda X: X.to_numpy(object)[:, :3], "The sample must be [rows, 5] with at least one row, not [96, 3]."),
-        (lambda X: X.head(0), "The sample must be [rows, 5] with at least one row, not [0, 5]."),
+        (lambda X: X.drop(columns="job"), "The sample lacks column 'job'; it has no other column in its place."),
+        (lambda X: X.assign(age="old"), "The sample's column 'age' must be numbers: it holds 'old' in row 0."),
+        (lambda X: X.to_numpy(object)[:, :3], "The sample has shape (96, 3); it must be two-dimensional, [rows, 5]."),
     ],
 )
 def test_samples_that_do_not_fit(change: Any, message: str) -> None:
@@ -185,7 +184,7 @@ def test_a_sample_that_spells_a_missing_value_is_refused_by_name() -> None:
     sample.loc[3, "city"] = "nan"
     with pytest.raises(ExportError) as error:
         compile_estimator(model, sample=sample)
-    assert str(error.value).startswith("The sample's column 0 ('city') holds the string 'nan', which is not a category")
+    assert str(error.value).startswith("The sample's column 'city' holds the string 'nan', which is not a category")
     compilation = compile_estimator(model, sample=sample, missing_strings=())
     np.testing.assert_allclose(compilation.sample.expected["y"][:, 0], model.predict(sample), rtol=1e-12)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from triton_regressors.clients.client.tensors import text_rows
+from triton_regressors.clients.client.tensors import InputTensor, text_rows
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.figures import perf_analyzer
 from triton_regressors.clients.compare.figures.measurement import Settings
@@ -13,7 +13,10 @@ from triton_regressors.clients.compare.figures.statistics import ServerCounters
 from triton_regressors.clients.compare.load.generator import Load
 from triton_regressors.clients.compare.load.payloads import CheckedRows
 
-TENSORS = {"X": np.arange(6, dtype=np.float32).reshape(2, 3), "cat": text_rows([["a"], ["Köln"]], "cat")}
+TENSORS = {
+    "X": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "cat": text_rows([["a"], ["Köln"]], InputTensor("cat", "BYTES", 1)),
+}
 
 # The layout of perf_analyzer's report writer; "Inferences/Second" counts rows.
 REPORT = """\
