@@ -77,8 +77,7 @@ ROOMS = {
     },
     "clients": {
         "errors": set(),
-        "tables": {"errors"},
-        "client": {"tables", "errors"},
+        "client": {"errors"},
         "rows": {"client", "errors"},
         "server": {"client", "errors"},
         "verify": {"client", "errors"},
