@@ -1,8 +1,8 @@
 """Runs a plan: binds it to an engine and a device, and owns the buffers between a request and its answer.
 
 Engines: `triton` runs the Triton-language kernels on a GPU; `interpret` runs the same kernels on a CPU through the
-Triton language's interpreter (TRITON_INTERPRET=1 must be set before this module is imported); `torch` runs the
-operations' plain torch references on a CPU; `auto` is `triton` on a GPU and `torch` on a CPU.
+Triton language's interpreter (TRITON_INTERPRET=1 must be set before this module is imported); `torch` computes
+in plain torch on a CPU; `auto` is `triton` on a GPU and `torch` on a CPU.
 """
 
 from __future__ import annotations

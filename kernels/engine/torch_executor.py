@@ -1,4 +1,4 @@
-"""Runs the steps of a plan by the operations' plain torch references, on a CPU."""
+"""Runs the steps of a plan in plain torch, on a CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .staging import Staging, unlocked
 
 
 class TorchExecutor:
-    """Runs the references on the CPU, in one thread."""
+    """Runs each operation's `compute_on_cpu`, in one thread."""
 
     def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
         self._plan = plan
@@ -63,7 +63,7 @@ class TorchExecutor:
                     values |= step.run(self._parameters, values)
                     continue
                 inputs = [values[name] for name in step.inputs]
-                values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
+                values[step.output] = step.operation.compute_on_cpu(self._parameters[step.output], *inputs)
             return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})
 
 

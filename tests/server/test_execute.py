@@ -30,11 +30,11 @@ def test_outputs_not_asked_for_are_not_computed(plan_directory: Path, monkeypatc
     ran: list[str] = []
     for kind in {type(step.operation) for step in plan.steps}:
 
-        def recorded(self: Any, *arguments: Any, original: Any = kind.reference) -> torch.Tensor:
+        def recorded(self: Any, *arguments: Any, original: Any = kind.compute_on_cpu) -> torch.Tensor:
             ran.extend(step.output for step in plan.steps if step.operation is self)
             return original(self, *arguments)
 
-        monkeypatch.setattr(kind, "reference", recorded)
+        monkeypatch.setattr(kind, "compute_on_cpu", recorded)
     runner = Runner(plan, engine="torch", device="cpu", max_rows=16)
     for outputs, spared in ((("y",), only_std), (("std",), only_y), (("y", "std"), [])):
         ran.clear()

@@ -37,7 +37,9 @@ from ...numerics.functions import FUNCTIONS, apply_function, check_function, fun
 from ...plan.plan import Operation, Parameters
 
 BLOCK = 1024
-REFERENCE_ELEMENTS = 2**19
+
+ELEMENTS_AT_ONCE = 2**19
+"""Numbers that plain torch looks up at a time."""
 
 
 @triton.jit
@@ -155,8 +157,20 @@ class Lookup(Operation):
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), table, count, lookups = inputs, parameters["table"], len(self.keys), len(self.columns)
+        entries = []
+        for lookup, (first, end) in enumerate(itertools.pairwise(self.starts.tolist())):
+            v = x[:, self.columns[lookup]].double()
+            hit = v[:, None] == parameters["keys"][first:end]  # [rows, keys]
+            absent = torch.where(v.isnan(), count + lookup, count + lookups + lookup)
+            row = torch.where(hit.any(1), first + hit.byte().argmax(1), absent) if end > first else absent
+            entries.append(table[row])
+        answer = torch.stack(entries).sum(0) if self.summed else torch.cat(entries, dim=1)
+        return FUNCTIONS[self.function](answer)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        rows = max(1, REFERENCE_ELEMENTS // len(self.columns))
+        rows = max(1, ELEMENTS_AT_ONCE // len(self.columns))
         answer = torch.cat([self._compute(parameters, part) for part in x.split(rows)])
         width = answer.shape[1]
         return answer if self.function == "identity" else in_tiles(answer, FUNCTIONS[self.function], width, width)

@@ -83,8 +83,13 @@ class RowNorm(Operation):
         return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, order = inputs[0].double(), {"l1": 1, "l2": 2, "max": torch.inf}[self.norm]
+        norm = torch.linalg.vector_norm(x, order, dim=1, keepdim=True)
+        return x / torch.where(norm < self.least, 1.0, norm)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        ones = torch.ones(x.shape[1], 1, dtype=torch.float64, device=x.device)
+        ones = torch.ones(x.shape[1], 1, dtype=torch.float64)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             if self.norm == "max":

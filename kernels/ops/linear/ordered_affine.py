@@ -81,8 +81,15 @@ class OrderedAffine(Operation):
         return self.weight.shape[1]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, intercept = inputs[0].float(), parameters["intercept"]
+        total = intercept.repeat(len(x), 1)
+        for column, weight in zip(x.T[:, :, None], parameters["weight"], strict=True):
+            total = torch.where(column.isnan(), total, total + column * weight)
+        return FUNCTIONS[self.function](total.double())
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         weight, intercept, x = parameters["weight"][:, None], parameters["intercept"], inputs[0].float()
-        answer = torch.empty(len(x), len(intercept), dtype=torch.float64, device=x.device)
+        answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
         step = max(LARGEST_TERMS // weight.numel(), 1)
         for start in range(0, len(x), step):
             part = x[start : start + step].T[:, :, None]

@@ -68,10 +68,13 @@ class Piecewise(Pieces):
         return len(self.source)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.values(inputs[0].double(), self.nan_is_zero)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), knots, coefficients = inputs, parameters["knots"], parameters["coefficients"]
         outputs, pieces, terms = coefficients.shape
-        first_piece = torch.arange(outputs, device=x.device)[:, None] * pieces
-        first_knot = torch.arange(outputs, device=x.device)[:, None] * (pieces - 1)
+        first_piece = torch.arange(outputs)[:, None] * pieces
+        first_knot = torch.arange(outputs)[:, None] * (pieces - 1)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             values = tile.T.index_select(0, parameters["source"])  # [outputs, tile]

@@ -106,11 +106,15 @@ class PiecewiseAffine(Contraction, Pieces):
         return about
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        values = self.values(inputs[0].double(), self.nan_is_zero)
+        return FUNCTIONS[self.function](values @ torch.tensor(self.weight) + parameters["intercept"])
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), knots, table = inputs, parameters["knots"], parameters["table"]
         targets, columns, pieces, terms = table.shape
         flat = table.permute(1, 2, 3, 0).reshape(columns * pieces, terms, targets)
-        first = torch.arange(columns, device=x.device)[:, None]
-        ones = torch.ones(columns, 1, dtype=torch.float64, device=x.device)
+        first = torch.arange(columns)[:, None]
+        ones = torch.ones(columns, 1, dtype=torch.float64)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             values = tile.T.index_select(0, parameters["source"])  # [columns, tile]

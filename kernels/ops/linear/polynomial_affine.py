@@ -169,6 +169,11 @@ class PolynomialAffine(Contraction, Monomials):
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        z = (inputs[0].double() - torch.tensor(self.shift)) * torch.tensor(self.factor)
+        terms = monomials(torch.tensor(self.indices), z)
+        return FUNCTIONS[self.function](terms @ torch.tensor(self.weight) + torch.tensor(self.intercept))
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), table = inputs, parameters["table"]
         targets, prefixes, features = table.shape
         flat = table.permute(1, 0, 2).reshape(prefixes, targets * features)

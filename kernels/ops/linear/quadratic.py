@@ -199,6 +199,11 @@ class Quadratic(Operation):
         return {**{name: table.astype(dtype) for name, table in tables.items()}, "intercept": intercept}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        z = (inputs[0].double() - torch.tensor(self.shift)) * torch.tensor(self.factor)
+        forms = torch.einsum("ri,tij,rj->rt", z, torch.tensor(self.quadratic), z)
+        return FUNCTIONS[self.function](forms + z @ torch.tensor(self.linear).T + torch.tensor(self.intercept))
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         shift, linear, form = (parameters[name].double() for name in ("shift", "linear", "quadratic"))
 

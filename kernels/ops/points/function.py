@@ -254,6 +254,22 @@ class PointFunction(Operation):
         expanded = self.metric == "squared_euclidean" and self.expanded()
         return PointMatrix(**{name: getattr(self, name) for name in names}, expanded=expanded, columns=columns)
 
+    def values(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the function of each row and each point by its definition, float64 `[rows, points]`."""
+        z = (x.double() - torch.tensor(self.shift)) * torch.tensor(self.factor)
+        points = torch.tensor(self.points)
+        if self.metric == "dot":
+            m = z @ points.T
+        elif self.metric == "cosine":
+            of_rows, of_points = (vectors.norm(dim=1, keepdim=True) for vectors in (z, points))
+            m = (z / torch.where(of_rows < TINY_NORM.value, 1.0, of_rows)) @ (
+                points / torch.where(of_points < TINY_NORM.value, 1.0, of_points)
+            ).T
+        else:
+            m = differences(z, points.T, self.metric, out=torch.empty(len(z), len(points), dtype=torch.float64))
+            m = m.sqrt() if self.metric == "euclidean" else m
+        return plain_profile(m * self.gamma + self.coef0, self.profile, self.exponent, torch.tensor(self.table))
+
     def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the metric as the kernels compute it in float64, by products if it is expanded."""
         points, z = parameters["points"], (x - parameters["shift"]) * parameters["factor"]

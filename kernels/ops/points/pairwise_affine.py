@@ -167,11 +167,17 @@ class PairwiseAffine(Contraction, PointFunction):
         return {"intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        k, weight, size = self.values(inputs[0]), torch.tensor(self.weight), self.part_points()
+        parts = [slice(part * size, (part + 1) * size) for part in range(self.parts)]
+        sums = [k[:, points] @ weight[points] for points in parts]
+        return FUNCTIONS[self.function](torch.cat(sums, dim=1) + parameters["intercept"])
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         answer = self.no_sums(x.shape[0])
-        for start, k in self._plain[0].tiles(x.cpu()):
+        for start, k in self._plain[0].tiles(x):
             self.sum_tile(k, answer[start : start + k.shape[0]])
-        return self.finish_sums(parameters, answer).to(x.device)
+        return self.finish_sums(parameters, answer)
 
     def no_sums(self, rows: int) -> torch.Tensor:
         """Return zeros that the sums of `rows` rows will replace."""
@@ -192,7 +198,7 @@ class PairwiseAffine(Contraction, PointFunction):
 
     def finish_sums(self, parameters: Parameters, sums: torch.Tensor) -> torch.Tensor:
         """Apply the steps after the sums, in place, and return the result."""
-        sums += parameters["intercept"].cpu()
+        sums += parameters["intercept"]
         return sums if self.function == "identity" else apply(FUNCTIONS[self.function], sums)
 
     @functools.cached_property

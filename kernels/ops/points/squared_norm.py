@@ -105,12 +105,17 @@ class SquaredNorm(Operation):
         return {"offset": self.offset}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        y = inputs[0].double() @ torch.tensor(self.weight) + parameters["offset"]
+        squares = torch.nn.functional.pad(y.square(), (0, self._spare))
+        return squares.view(len(y), self.output_width(), PART_TARGETS).sum(2)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        return self.norms(parameters, len(x), rows_of(x.cpu())).to(x.device)
+        return self.norms(parameters, len(x), rows_of(x))
 
     def norms(self, parameters: Parameters, rows: int, source: Source) -> torch.Tensor:
         """Return the parts `[rows, parts]` of `rows` rows in plain torch."""
-        offset, parts = parameters["offset"].cpu(), self.output_width()
+        offset, parts = parameters["offset"], self.output_width()
         answer = torch.empty(rows, parts, dtype=torch.float64)
         for start, tile in self._plain.products(rows, source):
             if self._has_offset:

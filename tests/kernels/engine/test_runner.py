@@ -44,12 +44,12 @@ def rows(count: int, width: int = 5, seed: int = 0) -> np.ndarray:
 
 
 def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
-    """Compute the plan with the references, one after another."""
+    """Compute the plan's operations as a CPU does, one after another."""
     values = {"X": torch.from_numpy(X)}
     for step in plan.steps:
         parameters = {name: torch.from_numpy(array) for name, array in step.operation.plain_parameters().items()}
         inputs = [values[name] for name in step.inputs]
-        values[step.output] = step.operation.reference(parameters, *inputs)
+        values[step.output] = step.operation.compute_on_cpu(parameters, *inputs)
     return {output: values[value].numpy() for output, value in plan.outputs.items()}
 
 
@@ -121,8 +121,9 @@ def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkey
 def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several, a matrix library gives each a share of a tile, and treats the last rows of a share as others."""
     used: list[int] = []
-    reference = Affine.reference
-    monkeypatch.setattr(Affine, "reference", lambda *given: used.append(torch.get_num_threads()) or reference(*given))
+    compute = Affine.compute_on_cpu
+    counted = lambda *given: used.append(torch.get_num_threads()) or compute(*given)  # noqa: E731
+    monkeypatch.setattr(Affine, "compute_on_cpu", counted)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
