@@ -107,10 +107,10 @@ def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkey
     captured.warm_up([outputs])
     for count in (1, 17, 64, 65, 100, 129, 150):
         for runner in (launched, captured):
-            answers = runner.launch(np.split(X[:count], [9, 10, 40]), count, outputs)
+            answers = runner.executor.launch(np.split(X[:count], [9, 10, 40]), count, outputs)
             searched: list[bytes] = []
             monkeypatch.setattr(Allowed, "holds", lambda _, numbers, seen=searched: seen.append(numbers.tobytes()))
-            runner.allowed(count, Allowed(X.shape[1], ()))
+            runner.executor.allowed(count, Allowed(X.shape[1], ()).holds)
             for output in outputs:
                 assert answers.arrays[output].tobytes() == whole[output][:count].tobytes()
             assert searched == [X[:count].tobytes()]
@@ -136,8 +136,8 @@ def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch
 def test_requests_are_staged_one_below_the_other(any_engine: str) -> None:
     runner, X = Runner(ONE_STEP, engine=any_engine, max_rows=32), rows(20)
     whole = runner.predict(X)["y"]
-    answers = runner.launch([X[:3], X[3:3], X[3:4], X[4:]], 20)
-    runner.wait()
+    answers = runner.executor.launch([X[:3], X[3:3], X[3:4], X[4:]], 20, ("y",))
+    runner.executor.wait()
     assert answers.arrays["y"].tobytes() == answers.tensors["y"].numpy().tobytes() == whole.tobytes()
 
 
