@@ -17,8 +17,7 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles
 from ...numerics.functions import FUNCTIONS, apply_function, check_function
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 1024
+from .launch import BLOCK
 
 
 @triton.jit(do_not_specialize=["size"])

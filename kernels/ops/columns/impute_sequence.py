@@ -28,8 +28,7 @@ from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...numerics.missing import check_missing, find_missing, is_missing, missing_number
 from ...plan.plan import Operation, Parameters
-
-TILE = 1024
+from .launch import SEQUENCE_BLOCK
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -140,7 +139,7 @@ class ImputeSequence(Operation):
         (_, width), updates = output.shape, len(self.targets)
         x, z, y = inputs[0], inputs[1], inputs[-1]
         block_width = triton.next_power_of_2(width)
-        block_rows = max(1, TILE // block_width)
+        block_rows = max(1, SEQUENCE_BLOCK // block_width)
         impute_sequence_kernel[(triton.cdiv(rows, block_rows),)](
             *(x, z, y),
             **parameters,

@@ -35,8 +35,7 @@ from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 1024
+from .launch import BLOCK, SUMMED_LOOKUPS
 
 ELEMENTS_AT_ONCE = 2**19
 """Numbers that plain torch looks up at a time."""
@@ -200,7 +199,7 @@ class Lookup(Operation):
         shape = {"WIDTH": x.shape[1], "KEYS": len(self.keys), "LOOKUPS": lookups, "DEPTH": self._depth()}
         what = {"x": x, **parameters, "out": output, **shape, "FUNCTION": self.function}
         if self.summed:
-            targets, block_lookups = output.shape[1], min(triton.next_power_of_2(lookups), 32)
+            targets, block_lookups = output.shape[1], min(triton.next_power_of_2(lookups), SUMMED_LOOKUPS)
             block_rows = BLOCK // block_lookups
             lookup_sum_kernel[(triton.cdiv(rows, block_rows), targets)](
                 **what, rows=rows, TARGETS=targets, BLOCK_ROWS=block_rows, BLOCK_LOOKUPS=block_lookups

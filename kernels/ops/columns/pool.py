@@ -22,9 +22,7 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-BLOCK_ROWS = 64
-MAX_BLOCK_MEMBERS = 16
+from .launch import POOL_MEMBERS, POOL_ROWS
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -110,15 +108,15 @@ class Pool(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (clusters, size) = inputs, self.members.shape
-        block_members = min(triton.next_power_of_2(size), MAX_BLOCK_MEMBERS)
-        pool_kernel[(triton.cdiv(rows, BLOCK_ROWS), clusters)](
+        block_members = min(triton.next_power_of_2(size), POOL_MEMBERS)
+        pool_kernel[(triton.cdiv(rows, POOL_ROWS), clusters)](
             x,
             **parameters,
             out=output,
             rows=rows,
             FEATURES=x.shape[1],
             SIZE=size,
-            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_ROWS=POOL_ROWS,
             BLOCK_MEMBERS=block_members,
         )
 

@@ -24,8 +24,7 @@ from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...numerics.special import expm1, log1p
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 512
+from .launch import POWER_BLOCK
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -110,7 +109,8 @@ class Power(Operation):
         (x,), width = inputs, output.shape[1]
         what = {"WIDTH": width, "METHOD": self.method, "INVERSE": self.inverse}
         size = rows * width
-        power_kernel[(triton.cdiv(size, BLOCK),)](x, **parameters, out=output, size=size, **what, BLOCK=BLOCK)
+        grid = (triton.cdiv(size, POWER_BLOCK),)
+        power_kernel[grid](x, **parameters, out=output, size=size, **what, BLOCK=POWER_BLOCK)
 
     def reads_input_once(self) -> bool:
         return True

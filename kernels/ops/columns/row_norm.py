@@ -17,8 +17,7 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles, matmul
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-MAX_BLOCK_FEATURES = 512
+from .launch import NORM_BLOCK, NORM_FEATURES, NORM_ROWS
 
 
 @triton.jit
@@ -102,8 +101,8 @@ class RowNorm(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width = output.shape[1]
-        block_features = min(triton.next_power_of_2(width), MAX_BLOCK_FEATURES)
-        block_rows = min(2048 // block_features, 64)
+        block_features = min(triton.next_power_of_2(width), NORM_FEATURES)
+        block_rows = min(NORM_BLOCK // block_features, NORM_ROWS)
         row_norm_kernel[(triton.cdiv(rows, block_rows),)](
             inputs[0],
             output,

@@ -20,6 +20,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
+from .launch import MEDIAN_BLOCK
 
 TILE_ELEMENTS = 2**20
 
@@ -98,7 +99,7 @@ class WeightedMedian(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), columns = inputs, len(self.weights)
         block_columns = triton.next_power_of_2(columns)
-        block_rows = max(512 // block_columns, 1)
+        block_rows = max(MEDIAN_BLOCK // block_columns, 1)
         weighted_median_kernel[(triton.cdiv(rows, block_rows),)](
             x,
             parameters["weights"],

@@ -26,7 +26,8 @@ from ...cpu.tiles import apply, product
 from ...numerics.functions import FUNCTIONS, IN_PLACE, function_suffix
 from ...plan.plan import Parameters
 from .affine_kernel import launch_affine
-from .contraction import Contraction, target_block
+from .contraction import Contraction
+from .launch import target_block
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,11 +21,7 @@ from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
-
-BLOCK_ROWS = 32
-
-AHEAD = 8
-"""Features whose numbers a program loads together."""
+from .launch import ORDERED_AHEAD, ORDERED_ROWS, ORDERED_TARGETS
 
 LARGEST_TERMS = 2**20
 """Products that plain torch holds at a time."""
@@ -100,8 +96,8 @@ class OrderedAffine(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         features, targets = self.weight.shape
-        block_targets = min(triton.next_power_of_2(targets), 8)
-        ordered_affine_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(targets, block_targets))](
+        block_targets = min(triton.next_power_of_2(targets), ORDERED_TARGETS)
+        ordered_affine_kernel[(triton.cdiv(rows, ORDERED_ROWS), triton.cdiv(targets, block_targets))](
             x=inputs[0],
             **parameters,
             out=output,
@@ -109,9 +105,9 @@ class OrderedAffine(Operation):
             FEATURES=features,
             TARGETS=targets,
             FUNCTION=self.function,
-            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_ROWS=ORDERED_ROWS,
             BLOCK_TARGETS=block_targets,
-            AHEAD=AHEAD,
+            AHEAD=ORDERED_AHEAD,
             num_warps=1,
             enable_fp_fusion=False,
         )

@@ -23,9 +23,8 @@ from ...cpu.tiles import in_tiles, matmul
 from ...numerics.functions import FUNCTIONS, apply_function, function_suffix
 from ...plan.plan import Parameters
 from .contraction import Contraction
+from .launch import PIECEWISE_BLOCK, PIECEWISE_COLUMNS
 from .piecewise_device import Pieces, knots_below, piecewise_values
-
-MAX_BLOCK_COLUMNS = 64
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -134,8 +133,8 @@ class PiecewiseAffine(Contraction, Pieces):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, columns, pieces, terms) = inputs, parameters["table"].shape
-        block_columns = min(triton.next_power_of_2(columns), MAX_BLOCK_COLUMNS)
-        block_rows = 512 // block_columns
+        block_columns = min(triton.next_power_of_2(columns), PIECEWISE_COLUMNS)
+        block_rows = PIECEWISE_BLOCK // block_columns
         piecewise_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
             x,
             **parameters,

@@ -28,11 +28,12 @@ from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.devices import has_matrix_units
 from ...plan.plan import Operation, Parameters
 from ..linear.affine_kernel import launch_affine
-from ..linear.contraction import target_block
+from ..linear.launch import target_block
 from .cpu_layers import PlainLayers
-from .float16_fused import emulated_float16_layers, float16_blocks, float16_tables, launch_float16_layers
+from .float16_fused import emulated_float16_layers, float16_tables, launch_float16_layers
 from .int8_fused import launch_digit_layers
 from .int8_tables import LARGEST_WIDTH, digit_tables, emulated_digit_layers
+from .launch import float16_blocks
 
 ACTIVATIONS = ("identity", "relu", "tanh", "expit")
 """The functions that hidden layers may apply; all are finite wherever their argument is."""

@@ -57,6 +57,7 @@ from . import pairs_host
 from .cpu_function import PointMatrix, differences, plain_profile
 from .l1_chi2 import PointColumns, emulated_metric, point_columns
 from .l1_chi2_pairs import emulated_pair_metric, pair_columns
+from .launch import FEW_FEATURES
 from .near_zero import NEAR
 from .row_digits import TINY_NORM
 
@@ -64,7 +65,6 @@ METRICS = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2
 PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
 
 MANY_FEATURES = 16
-FEW_FEATURES = 6  # up to this many, float64 products take less time than preparing digits
 MOST_DIGIT_FEATURES = 128  # a program holds the digits of all its rows up to this many
 MOST_DIGITS = 2**31
 SPLIT_AT_ONCE = 4096  # points whose float64 digits are in memory at a time

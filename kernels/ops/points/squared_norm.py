@@ -26,13 +26,11 @@ from ...format.errors import PlanError
 from ...numerics.dot import dot, rounded_product
 from ...plan.plan import Operation, Parameters
 from .cpu_norm import TriangularWeight
+from .launch import NORM_BLOCK
 from .norm_int8 import MOST_FEATURES, PART_TARGETS, emulated_norms, launch_digit_norm, weight_digits
 
 MOST_DIGITS = 2**27
 """The most numbers of a weight that is tried out; a larger one would take long."""
-
-BLOCK_ROWS = 64
-BLOCK_FEATURES = 32
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -135,7 +133,7 @@ class SquaredNorm(Operation):
             launch_digit_norm(parameters, inputs[0], output, rows)
             return
         (features, targets), parts = self.weight.shape, self.output_width()
-        squared_norm_kernel[(parts, triton.cdiv(rows, BLOCK_ROWS))](
+        squared_norm_kernel[(parts, triton.cdiv(rows, NORM_BLOCK["BLOCK_ROWS"]))](
             inputs[0],
             weight=parameters["weight"],
             offset=parameters["offset"],
@@ -145,11 +143,8 @@ class SquaredNorm(Operation):
             TARGETS=targets,
             PARTS=parts,
             TRIANGULAR=self.triangular,
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_FEATURES=BLOCK_FEATURES,
             PART_TARGETS=PART_TARGETS,
-            num_warps=4,
-            num_stages=4,
+            **NORM_BLOCK,
         )
 
     @property

@@ -20,11 +20,7 @@ import triton.language as tl
 from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-BLOCK_ROWS = 4
-
-BLOCK_TREES = 32
-"""Trees whose leaves a program computes together, for any batch, since their sums are added across lanes."""
+from .launch import LINEAR_ROWS, LINEAR_TREES
 
 TILE_TERMS = 2**17
 """Products that plain torch holds at a time."""
@@ -142,7 +138,7 @@ class LinearLeaves(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         leaves, x = inputs
-        linear_leaves_kernel[(triton.cdiv(rows, BLOCK_ROWS),)](
+        linear_leaves_kernel[(triton.cdiv(rows, LINEAR_ROWS),)](
             leaves=leaves,
             x=x,
             **parameters,
@@ -152,8 +148,8 @@ class LinearLeaves(Operation):
             TREES=leaves.shape[1],
             LEAVES=len(self.constant),
             TERMS=self.feature.shape[1],
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_TREES=BLOCK_TREES,
+            BLOCK_ROWS=LINEAR_ROWS,
+            BLOCK_TREES=LINEAR_TREES,
             num_warps=4,
         )
 

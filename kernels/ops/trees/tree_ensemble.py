@@ -46,7 +46,7 @@ from .cpu_descent import Descent
 from .cpu_quickscorer import Cells, build_cells
 from .float32_sum import check_ordered, fill_groups, launch_ordered, leaf_bits, ordered_sum
 from .integer_sum import launch_sum
-from .launch import MOST_PLAIN, tree_tile
+from .launch import LEAVES_BLOCK, MOST_PLAIN, tree_tile
 from .nodes import (
     ROUNDINGS,
     check_trees,
@@ -295,8 +295,8 @@ class TreeEnsemble(Operation):
             launch_ordered(parameters, x, output, rows, layout, self.function)
             return
         if self.output == "leaves":
-            block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
-            tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
+            grid = (triton.cdiv(rows, LEAVES_BLOCK["BLOCK_ROWS"]), trees)
+            tree_leaves_kernel[grid](**values, LEAVES=leaves, **layout, **LEAVES_BLOCK)
             return
         if self.output == "sum":
             launch_sum(parameters, x, output, rows, layout, self.divisor, self.function)

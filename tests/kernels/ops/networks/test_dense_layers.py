@@ -113,7 +113,7 @@ def test_wide_layers_of_few_rows_have_the_bits_of_many(
     each = int8_fused.launch_each_layer
     monkeypatch.setattr(int8_fused, "launch_each_layer", lambda *given: (launched.append(1), each(*given)))
     few = run_kernel(op, [x], device, torch.float64)
-    monkeypatch.setattr(int8_layerwise, "FEW_ROWS", 0)
+    monkeypatch.setattr(int8_layerwise, "HALF_UNITS_ROWS", 0)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), few, equal_nan=True)
     monkeypatch.setattr(int8_fused, "FEW_ROWS", 0)
     many = run_kernel(op, [x], device, torch.float64)
