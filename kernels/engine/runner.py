@@ -62,7 +62,7 @@ class Runner:
         staging = Staging(max_rows, plan.n_features, plan.dtype, pinned=self.device.type == "cuda")
         self.executor: Executor
         if self.engine == "torch":
-            self.executor = TorchExecutor(plan, staging, self.device)
+            self.executor = TorchExecutor(plan, staging)
         else:
             gathering = None
             if gathered is not None and self.device.type == "cuda":

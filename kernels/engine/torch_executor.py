@@ -19,10 +19,10 @@ from .staging import Staging, unlocked
 class TorchExecutor:
     """Runs each operation's `compute_on_cpu`, in one thread."""
 
-    def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
+    def __init__(self, plan: Plan, staging: Staging) -> None:
         self._plan = plan
         self._staging = staging
-        self._parameters = bind_parameters(plan, device, plain=True)
+        self._parameters = bind_parameters(plan, torch.device("cpu"), plain=True)
         self._schedules: dict[Outputs, tuple[Step | Joined, ...]] = {}
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:

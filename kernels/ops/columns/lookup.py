@@ -188,7 +188,7 @@ class Lookup(Operation):
         if not self.summed:
             absent = torch.where(v.isnan(), table[count : count + lookups, 0], table[count + lookups :, 0])
             return torch.where(hit, table[:, 0][place], absent)
-        row = torch.where(hit, place, count + torch.arange(lookups, device=x.device) + lookups * ~v.isnan())
+        row = torch.where(hit, place, count + torch.arange(lookups) + lookups * ~v.isnan())
         total = table[row[:, 0]]
         for lookup in range(1, lookups):
             total += table[row[:, lookup]]

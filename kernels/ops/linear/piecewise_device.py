@@ -97,7 +97,7 @@ def knots_below(knots: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """
     if knots.shape[1] > FEW_KNOTS:
         return torch.searchsorted(knots, values, right=True)
-    below = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
+    below = torch.zeros(values.shape, dtype=torch.int64)
     for column in knots.T:
         below += values >= column[:, None]
     return below
