@@ -156,7 +156,7 @@ class TritonPythonModel:
             plan.output_widths(),
             read_profile(version),
         )
-        self.observer = start(subject, observe, pb_utils, self.runner.staged, _warm_ups(config))
+        self.observer = start(subject, observe, pb_utils, self.runner.executor.staged, _warm_ups(config))
         self.working = _working()
 
     def execute(self, requests: list[Request]) -> list[Response]:
@@ -177,7 +177,7 @@ class TritonPythonModel:
                 responses = self._launch(requests, parts, rows)
                 self.observer.look(parts, total)
                 misled = any(map(self._misled, requests))
-                if self.runner.allowed(total, self.allowed) and not misled:
+                if self.runner.executor.allowed(total, self.allowed.holds) and not misled:
                     self.observer.keep(total, self.answers)
                     return responses
             return self._refuse(requests, parts, cancelled)
@@ -201,13 +201,13 @@ class TritonPythonModel:
         """
         if len(self.outputs) == 1:
             (name,) = self.outputs
-            self.answers = self.runner.launch(parts, sum(rows), self.outputs)
+            self.answers = self.runner.executor.launch(parts, sum(rows), self.outputs)
             pieces = _cut(self.answers, name, rows)
             return [pb_utils.InferenceResponse([tensor_out(name, piece)]) for piece in pieces]
         wanted = [request.requested_output_names() for request in requests]
         asked = {name for names in wanted for name in names}
         outputs = tuple(name for name in self.outputs if name in asked)
-        self.answers = self.runner.launch(parts, sum(rows), outputs)
+        self.answers = self.runner.executor.launch(parts, sum(rows), outputs)
         cut = {name: _cut(self.answers, name, rows) for name in outputs}
         return [
             pb_utils.InferenceResponse([tensor_out(name, cut[name][index]) for name in names])
@@ -243,7 +243,7 @@ class TritonPythonModel:
             taken = [parts[index] for index in good]
             rows = [len(part) for part in taken]
             answers = self._launch([requests[index] for index in good], taken, rows)
-            self.runner.wait()
+            self.runner.executor.wait()
             self.observer.look(taken, sum(rows))
             self.observer.keep(sum(rows), self.answers)
         in_order = iter(answers)

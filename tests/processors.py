@@ -49,7 +49,7 @@ def measured(estimators: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     """Return the BLAS, a hash of each entry's plan and weights and of Matern tables, and what varies with the row."""
     from threadpoolctl import threadpool_info  # scikit-learn needs it
 
-    from tests.kernels.operations import OPERATIONS, inputs_for, run_kernel, run_reference
+    from tests.kernels.operations import OPERATIONS, inputs_for, run_kernel, run_on_cpu
     from triton_regressors.exporter.compile import compile_estimator
     from triton_regressors.exporter.estimators.gaussian_process import matern_table
 
@@ -63,8 +63,8 @@ def measured(estimators: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
         (rows,) = inputs_for(widths, 64)
         rolled = np.roll(rows, 5, axis=0)
         kernel = [run_kernel(op, [X], torch.device("cpu")) for X in (rows, rolled)]
-        reference = [run_reference(op, [X]) for X in (rows, rolled)]
-        for engine, (found, moved) in {"interpret": kernel, "torch": reference}.items():
+        on_cpu = [run_on_cpu(op, [X]) for X in (rows, rolled)]
+        for engine, (found, moved) in {"interpret": kernel, "torch": on_cpu}.items():
             if np.roll(moved, -5, axis=0).tobytes() != found.tobytes():
                 varying.append(f"{name} ({engine})")
     kinds = {info["architecture"] for info in threadpool_info() if info["internal_api"] == "openblas"}

@@ -112,7 +112,7 @@ def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None 
             if device.type == "cuda":
                 step.operation.launch(parameters[step.output], given, out, rows)
             else:
-                out.copy_(step.operation.reference(parameters[step.output], *given))
+                out.copy_(step.operation.compute_on_cpu(parameters[step.output], *given))
         return found[steps[-1].output]
 
     return call
@@ -149,7 +149,7 @@ def measure(work: Work, device: torch.device, effort: Effort) -> list[dict[str, 
         values = {INPUT: inputs[0][:CHECKED_ROWS].cpu()}
         for step in steps:
             given = [values[name] for name in step.inputs]
-            values[step.output] = step.operation.reference(parameters[step.output], *given)
+            values[step.output] = step.operation.compute_on_cpu(parameters[step.output], *given)
         exact = values[steps[-1].output]
         answer = call(0)[:CHECKED_ROWS].cpu().double()
         error = float((answer - exact).abs().max() / max(float(exact.std()) if len(exact) > 1 else 0.0, 1.0))

@@ -142,7 +142,7 @@ class Bench:
             if launches:
                 operation.launch(parameters, [inputs[i]], outputs[i], len(inputs[i]))
             else:
-                outputs[i].copy_(operation.reference(parameters, inputs[i]))
+                outputs[i].copy_(operation.compute_on_cpu(parameters, inputs[i]))
             return outputs[i]
 
         return Contender(name, call)

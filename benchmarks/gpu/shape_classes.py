@@ -15,9 +15,14 @@ from benchmarks.gpu.workloads import in_order
 from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.ops.linear.affine import Affine
-from triton_regressors.kernels.ops.linear.affine_kernel import affine_narrow_shape, affine_shape
-from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine, polynomial_affine_shape
-from triton_regressors.kernels.ops.linear.quadratic import Quadratic, quadratic_shape
+from triton_regressors.kernels.ops.linear.launch import (
+    affine_narrow_shape,
+    affine_shape,
+    polynomial_affine_shape,
+    quadratic_shape,
+)
+from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
 from triton_regressors.kernels.ops.trees.launch import MOST_CACHED, MOST_PLAIN, tree_class, tree_ensemble_shape
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.launch_shapes import LaunchShapes, Shape, key

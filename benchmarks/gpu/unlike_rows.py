@@ -201,7 +201,7 @@ def reference(plan: Plan, x: torch.Tensor, parameters: Any) -> torch.Tensor:
     steps = plan.steps_for(tuple(plan.outputs))
     for step in steps:
         given = [values[name] for name in step.inputs]
-        values[step.output] = step.operation.reference(parameters[step.output], *given)
+        values[step.output] = step.operation.compute_on_cpu(parameters[step.output], *given)
     return values[steps[-1].output]
 
 

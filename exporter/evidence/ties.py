@@ -153,7 +153,7 @@ def tied_rows(plan: Plan, X: np.ndarray) -> np.ndarray:
                 inputs = [values[name] for name in step.inputs]
                 if isinstance(step.operation, SEARCHES):
                     tied[start : start + ROWS_AT_ONCE] |= _tied(step, inputs[0].double()).numpy()
-                values[step.output] = step.operation.reference(parameters[step.output], *inputs)
+                values[step.output] = step.operation.compute_on_cpu(parameters[step.output], *inputs)
     return tied
 
 

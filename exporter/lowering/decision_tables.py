@@ -131,7 +131,7 @@ class _Readers:
                 for name in step.inputs
             ]
             parameters = {name: torch.from_numpy(array) for name, array in step.operation.plain_parameters().items()}
-            values[step.output] = step.operation.reference(parameters, *inputs)
+            values[step.output] = step.operation.compute_on_cpu(parameters, *inputs)
         return values[wanted].numpy()
 
     def reading(self, table: Operation, read: str) -> Plan:

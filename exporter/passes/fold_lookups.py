@@ -120,7 +120,7 @@ def _changed(part: Part, op: Scale | Elementwise, index: int) -> Part:
     """Return a part with a function applied to its only output column."""
     if isinstance(op, Scale):
         return part.through(lambda t: (t - op.shift[index]) * op.factor[index])
-    return part.through(lambda t: op.reference({}, torch.from_numpy(np.atleast_2d(t))).numpy().reshape(t.shape))
+    return part.through(lambda t: op.compute_on_cpu({}, torch.from_numpy(np.atleast_2d(t))).numpy().reshape(t.shape))
 
 
 def _merged(parts: list[Part]) -> list[Part]:

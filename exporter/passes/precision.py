@@ -84,7 +84,7 @@ def precision_choices(plan: Plan, X: np.ndarray, limit: float) -> dict[str, Choi
     """Return the choice for each step that has one, by the step's value."""
     if all(len(step.operation.precisions()) == 1 for step in plan.steps):
         return {}
-    run, near = _References(plan), rows_at_points(plan)
+    run, near = _CpuSteps(plan), rows_at_points(plan)
     exact = run.all({INPUT: torch.from_numpy(np.concatenate([X, near.astype(X.dtype)]))}, plan.steps)
     expected = {value: exact[value].numpy() for value in plan.outputs.values()}
     scales = {value: units(y[: len(X)]) for value, y in expected.items()}
@@ -136,8 +136,8 @@ def in_words(asked: str, limit: float, choices: Mapping[str, Choice]) -> str | N
     )
 
 
-class _References:
-    """Computes steps of a plan by their references, with float64 values between them."""
+class _CpuSteps:
+    """Computes steps of a plan as a CPU does, in float64 from one to the next."""
 
     def __init__(self, plan: Plan) -> None:
         self._parameters = bind_parameters(plan, torch.device("cpu"), plain=True)
@@ -150,7 +150,7 @@ class _References:
             for step in steps:
                 if not stale.isdisjoint(step.inputs) or step.output not in values:
                     inputs = [values[name] for name in step.inputs]
-                    values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
+                    values[step.output] = step.operation.compute_on_cpu(self._parameters[step.output], *inputs)
                     stale.add(step.output)
         return values
 

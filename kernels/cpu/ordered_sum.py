@@ -11,7 +11,7 @@ FEW_NUMBERS = 8
 
 def add_in_order(terms: torch.Tensor) -> torch.Tensor:
     """Return the sums of `[terms, rows, outputs]` over the terms, one after the other: `[rows, outputs]`."""
-    columns = terms.contiguous().view(len(terms), -1).cpu().numpy()
+    columns = terms.contiguous().view(len(terms), -1).numpy()
     with np.errstate(all="ignore"):  # infinity is an answer
         few = columns.shape[1] < FEW_NUMBERS
         # Reducing adds row after row, from −0 on: 0 would lose the sign of zeros.

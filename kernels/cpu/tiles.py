@@ -57,7 +57,7 @@ def in_tiles(
         elements_per_row: how many intermediate numbers a row needs; it sets the tile's size, 24 to 768 rows.
     """
     tile = tile_rows(elements_per_row)
-    answer = torch.empty(-(-len(x) // tile) * tile, width, dtype=torch.float64, device=x.device)
+    answer = torch.empty(-(-len(x) // tile) * tile, width, dtype=torch.float64)
     for start, block in _blocks(x, tile):
         answer[start : start + tile] = compute(block)
     return answer[: len(x)]
@@ -97,9 +97,9 @@ def product(
     rows, (features, columns) = x.shape[0], weight.shape
     direct, sizes = _way(features, columns)
     if rows <= sizes[-1]:
-        block = torch.zeros(sizes[-1], features, dtype=torch.float64, device=x.device)
+        block = torch.zeros(sizes[-1], features, dtype=torch.float64)
         block[:rows] = x
-        answer = torch.empty(sizes[-1], columns, dtype=torch.float64, device=x.device)
+        answer = torch.empty(sizes[-1], columns, dtype=torch.float64)
         _multiply(block, weight, answer, direct)
         answer = answer[:rows]
         if finish is not None:
@@ -107,7 +107,7 @@ def product(
         return answer
     tiles = list(row_tiles(rows, sizes))
     filled = tiles[-1][0] + tiles[-1][2]
-    answer = torch.empty(filled, columns, dtype=torch.float64, device=x.device)
+    answer = torch.empty(filled, columns, dtype=torch.float64)
     aligned = x.dtype == torch.float64 and x.is_contiguous() and x.data_ptr() % ALIGNED == 0
     copied, room = answer, 0
     for start, count, size in tiles:
@@ -115,7 +115,7 @@ def product(
         if not (aligned and count == size and start * features * x.itemsize % ALIGNED == 0):
             if room < size:  # unfilled rows are zero: unwritten memory may hold numbers that are slow
                 new, room = torch.empty if count == size else torch.zeros, size
-                copied = new(size, features, dtype=torch.float64, device=x.device)
+                copied = new(size, features, dtype=torch.float64)
             copied[:count].copy_(block)
             block = copied[:size]
         _multiply(block, weight, answer[start : start + size], direct)
@@ -220,7 +220,7 @@ def apply(
         if found is not part:
             part.copy_(found)
     if whole < count:
-        last = torch.zeros(BLOCK, dtype=torch.float64, device=values.device)
+        last = torch.zeros(BLOCK, dtype=torch.float64)
         last[: count - whole] = flat[whole:]
         flat[whole:] = function(last)[: count - whole]
     return values
@@ -243,7 +243,7 @@ def _blocks(x: torch.Tensor, tile: int) -> Iterator[tuple[int, torch.Tensor]]:
     """
     count = x.shape[0]
     new = torch.empty if count >= tile else torch.zeros
-    block = new(tile, x.shape[1], dtype=torch.float64, device=x.device)
+    block = new(tile, x.shape[1], dtype=torch.float64)
     for begin in range(0, count, tile):
         (block if begin + tile <= count else block[: count - begin]).copy_(x[begin : begin + tile])
         yield begin, block

@@ -22,7 +22,7 @@ from ..plan.plan import INPUT, Plan, Step
 from .gather import Gathering, Part, on_cpu
 from .graphs import Chunk, Lane, Piece, graph_sizes, streams
 from .program import Program
-from .resident import Outputs, Prepared, Resident
+from .resident import Outputs, Resident
 from .staging import Staging, split
 from .streams import MOST_BRANCHES, Task
 from .upload import upload
@@ -113,7 +113,6 @@ class KernelExecutor:
         self._streams = [lane.streams[0] for lane in self._lanes if lane.streams]
         self._busy = self._first = self._streams[:1]
         self._schedules: dict[Outputs, _Schedule] = {}
-        self._resident: Resident | None = None
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
         """Gather or stage rows and begin to compute their outputs, piece by piece."""
@@ -176,20 +175,12 @@ class KernelExecutor:
                 found[name][piece.start : piece.stop] = answer[piece.start : piece.stop]
         return found
 
-    def answer_on_device(self, X: torch.Tensor, outputs: Outputs) -> dict[str, torch.Tensor] | None:
-        """Return outputs of rows in the device's memory as new tensors there; see `Resident.answer`."""
-        return self._residing().answer(X, outputs)
-
-    def prepared(self, rows: int, outputs: Outputs) -> Prepared | None:
-        """Return a function that answers `rows` rows in the device's memory by a graph; see `Resident.prepared`."""
-        return None if self._resident is None else self._resident.prepared(rows, outputs)
-
-    def _residing(self) -> Resident:
-        if self._resident is None:
-            if self._gathering is None:
-                raise PlanError("Only an executor with a gathering on this device reads rows there.")
-            self._resident = Resident(self._program, self._lanes[0], self._gathering, self._staging.tensor.dtype)
-        return self._resident
+    @functools.cached_property
+    def resident(self) -> Resident:
+        """Return what answers rows that lie in the device's memory."""
+        if self._gathering is None:
+            raise PlanError("Only an executor with a gathering on this device reads rows there.")
+        return Resident(self._program, self._lanes[0], self._gathering, self._staging.tensor.dtype)
 
     def _settle(self) -> None:
         """Wait for the stream on which buffers were made: it may still read the earlier contents of their memory."""

@@ -1,23 +1,23 @@
 """Runs a plan: binds it to an engine and a device, and owns the buffers between a request and its answer.
 
 Engines: `triton` runs the Triton-language kernels on a GPU; `interpret` runs the same kernels on a CPU through the
-Triton language's interpreter (TRITON_INTERPRET=1 must be set before this module is imported); `torch` runs the
-operations' plain torch references on a CPU; `auto` is `triton` on a GPU and `torch` on a CPU.
+Triton language's interpreter (TRITON_INTERPRET=1 must be set before this module is imported); `torch` computes
+in plain torch on a CPU; `auto` is `triton` on a GPU and `torch` on a CPU.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 
 from ..format.errors import PlanError
 from ..plan.plan import Plan
-from .gather import Gathering, Part
+from .gather import Gathering
 from .input_check import Allowed
-from .kernel_executor import Answers, Executor, KernelExecutor
+from .kernel_executor import Executor, KernelExecutor
 from .resident import Outputs, Prepared
 from .staging import Staging
 from .torch_executor import TorchExecutor
@@ -28,8 +28,8 @@ ENGINES = ("auto", "triton", "torch", "interpret")
 class Runner:
     """A plan ready to run on one device, for one thread at a time.
 
-    A batch takes `launch` and then `wait`. Between the two the device works and the caller may do something else.
-    `predict` does both, for matrices of any number of rows.
+    A batch takes `executor.launch` and then `executor.wait`. Between the two the device works and the caller may do
+    something else. `predict` does both, for matrices of any number of rows.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class Runner:
             engine: one of `ENGINES`.
             device: the device; None means the current GPU, or the CPU if there is no GPU or the engine needs the CPU.
             max_rows: the most rows that are staged at a time.
-            gathered: the numbers that are allowed in `launch`. Its parts are then rows as a Triton server hands them to
-                its Python backend, which a GPU may read and search in place. If None, the parts are any arrays.
+            gathered: the numbers that are allowed. The parts of `executor.launch` are then rows as a Triton server
+                hands them to its Python backend, which a GPU may read and search in place. If None, the parts are any
+                arrays.
 
         Raises:
             PlanError: the engine cannot run here.
@@ -58,34 +59,15 @@ class Runner:
         self.engine, self.device = choose_engine(engine, device)
         self.max_rows = max_rows
         self.dtype = np.dtype(plan.dtype)
-        self._staging = Staging(max_rows, plan.n_features, plan.dtype, pinned=self.device.type == "cuda")
-        self._executor: Executor
+        staging = Staging(max_rows, plan.n_features, plan.dtype, pinned=self.device.type == "cuda")
+        self.executor: Executor
         if self.engine == "torch":
-            self._executor = TorchExecutor(plan, self._staging, self.device)
+            self.executor = TorchExecutor(plan, staging)
         else:
             gathering = None
             if gathered is not None and self.device.type == "cuda":
                 gathering = Gathering(plan.n_features, gathered.nan_columns, plan.dtype, self.device)
-            self._executor = KernelExecutor(plan, self._staging, self.device, gathering)
-
-    def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs = ("y",)) -> Answers:
-        """Gather or stage matrices `[*, n_features]`, `rows` in all, and begin to compute the named outputs.
-
-        The returned answers are valid after `wait` and until the next launch.
-        """
-        return self._executor.launch(parts, rows, outputs)
-
-    def allowed(self, rows: int, allowed: Allowed) -> bool:
-        """Wait for the `rows` launched rows; return whether all their numbers are allowed."""
-        return self._executor.allowed(rows, allowed.holds)
-
-    def wait(self) -> None:
-        """Wait until the launched rows are computed."""
-        self._executor.wait()
-
-    def staged(self, rows: int) -> np.ndarray | None:
-        """Return the last launched `rows` rows, valid until the next launch, or None if they were not staged."""
-        return self._executor.staged(rows)
+            self.executor = KernelExecutor(plan, staging, self.device, gathering)
 
     def predict(self, X: np.ndarray, outputs: Outputs = ("y",)) -> dict[str, np.ndarray]:
         """Return the named outputs, float32 `[rows, width]`, for a matrix `[rows, n_features]` of the plan's dtype."""
@@ -93,7 +75,7 @@ class Runner:
             raise PlanError(f"X must be {self.dtype} [rows, {self.plan.n_features}], not {X.dtype} {list(X.shape)}.")
         rows = len(X)
         if 0 < rows <= self.max_rows:
-            return self._executor.answer(X, outputs)
+            return self.executor.answer(X, outputs)
         parts = [self.predict(X[start : start + self.max_rows], outputs) for start in range(0, rows, self.max_rows)]
         if parts:
             return {name: np.concatenate([part[name] for part in parts]) for name in outputs}
@@ -106,8 +88,8 @@ class Runner:
     ) -> dict[str, np.ndarray] | None:
         """Return the named outputs as `predict` does, of at most `max_rows` rows; None if a number is not allowed."""
         rows = len(X)
-        answers = self._executor.launch((X,), rows, outputs)
-        if not self._executor.allowed(rows, allowed.holds):
+        answers = self.executor.launch((X,), rows, outputs)
+        if not self.executor.allowed(rows, allowed.holds):
             return None
         return {name: array.copy() for name, array in answers.arrays.items()}
 
@@ -125,12 +107,12 @@ class Runner:
             PlanError: X does not fit, the runner was made without `gathered`, or it computes on a CPU.
         """
         fits = X.dim() == 2 and X.shape[1] == self.plan.n_features and X.dtype is getattr(torch, self.dtype.name)
-        if not isinstance(self._executor, KernelExecutor) or not fits or X.device != self.device:
+        if not isinstance(self.executor, KernelExecutor) or not fits or X.device != self.device:
             raise PlanError(
                 f"X must be {self.dtype} [rows, {self.plan.n_features}] on {self.device} for engine {self.engine}, "
                 f"not {X.dtype} {list(X.shape)} on {X.device}."
             )
-        return self._executor.answer_on_device(X.contiguous(), outputs)
+        return self.executor.resident.answer(X.contiguous(), outputs)
 
     def prepared(self, rows: int, outputs: Outputs = ("y",)) -> Prepared | None:
         """Return a function that answers `rows` rows like `predict_on_device`, without its checks of the matrix.
@@ -138,12 +120,12 @@ class Runner:
         The function launches one captured graph. If its second argument is true, it returns an output of one column as
         `[rows]`. The result is None if `predict_on_device` has captured no graph yet or if this many rows use none.
         """
-        return self._executor.prepared(rows, outputs) if isinstance(self._executor, KernelExecutor) else None
+        return self.executor.resident.prepared(rows, outputs) if isinstance(self.executor, KernelExecutor) else None
 
     def warm_up(self, output_sets: Iterable[Outputs]) -> None:
         """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""
         for outputs in output_sets:
-            self._executor.warm_up(outputs)
+            self.executor.warm_up(outputs)
 
 
 def choose_engine(engine: str, device: torch.device | str | None) -> tuple[str, torch.device]:

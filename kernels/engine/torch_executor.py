@@ -1,4 +1,4 @@
-"""Runs the steps of a plan by the operations' plain torch references, on a CPU."""
+"""Runs the steps of a plan in plain torch, on a CPU."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .staging import Staging, unlocked
 
 
 class TorchExecutor:
-    """Runs the references on the CPU, in one thread."""
+    """Runs each operation's `compute_on_cpu`, in one thread."""
 
-    def __init__(self, plan: Plan, staging: Staging, device: torch.device) -> None:
+    def __init__(self, plan: Plan, staging: Staging) -> None:
         self._plan = plan
         self._staging = staging
-        self._parameters = bind_parameters(plan, device, plain=True)
+        self._parameters = bind_parameters(plan, torch.device("cpu"), plain=True)
         self._schedules: dict[Outputs, tuple[Step | Joined, ...]] = {}
 
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
@@ -63,7 +63,7 @@ class TorchExecutor:
                     values |= step.run(self._parameters, values)
                     continue
                 inputs = [values[name] for name in step.inputs]
-                values[step.output] = step.operation.reference(self._parameters[step.output], *inputs)
+                values[step.output] = step.operation.compute_on_cpu(self._parameters[step.output], *inputs)
             return Answers.of({name: values[self._plan.outputs[name]].float() for name in outputs})
 
 

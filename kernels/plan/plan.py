@@ -47,8 +47,9 @@ class Operation(ABC):
     """One operation on matrices of rows.
 
     A subclass is a frozen dataclass in the module of `ops/` that has its name in snake case. Its fields are the whole
-    operation: arrays are weights, everything else is JSON. It defines the width of its output, the tensors that its
-    arithmetic reads, its computation in plain torch and the launch of its Triton-language kernel.
+    operation: arrays are weights, everything else is JSON. `check` and `output_width` say what it takes and makes.
+    `reference` is its mathematics, `launch` starts its Triton-language kernel, and `compute_on_cpu` is its plain torch
+    for a CPU. `parameters` and `plain_parameters` are the tables that these read.
 
     An operation equals only itself: its dataclass has `eq=False`, because `==` on arrays does not return one bool.
     """
@@ -89,16 +90,24 @@ class Operation(ABC):
         return dict(self.arrays())
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return the arrays that `reference` reads; by default those that `launch` reads."""
+        """Return the arrays that plain torch reads; by default those that `launch` reads."""
         return self.parameters()
 
     @abstractmethod
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        """Compute the operation in plain torch, on any device, from float32 or float64 inputs.
+        """Compute the operation's mathematics in float64 torch, from float32 or float64 inputs on a CPU.
 
-        The answer is float64 (or the input's own dtype if elements are only moved). It is the oracle for the kernel,
-        and the torch engine serves it.
+        It is written to be read. It is the oracle of the kernel and of `compute_on_cpu`. The answer is float64, or has
+        the input's own dtype if elements are only moved.
         """
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        """Compute what the torch engine serves, in one thread; by default the reference.
+
+        An operation has its own code here if that is faster, or if a row's bits would otherwise depend on its batch: a
+        library orders sums by the shape of a matrix, and a vectorised loop computes its remainder in another way.
+        """
+        return self.reference(parameters, *inputs)
 
     @abstractmethod
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
@@ -218,7 +227,7 @@ class Joined(Protocol):
         """Return the values that the steps make and others read.
 
         Args:
-            parameters: the tensors of each step's reference, by the value that the step makes.
+            parameters: the tensors that each step's plain torch reads, by the value that the step makes.
             values: the values that were made before.
         """
 

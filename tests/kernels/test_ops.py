@@ -1,6 +1,7 @@
 """Kernels against float64 references, for drawn shapes, magnitudes and seeds."""
 
 import ast
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,17 +13,25 @@ from hypothesis import strategies as st
 
 from tests.kernels import operations
 from tests.kernels.examples import examples
-from tests.kernels.operations import OPERATIONS, inputs_for, magnitude, run_kernel, run_reference, summands
+from tests.kernels.operations import OPERATIONS, inputs_for, magnitude, run_kernel, run_on_cpu, run_reference, summands
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops import kinds
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.impute_sequence import ImputeSequence
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.power import Power
+from triton_regressors.kernels.ops.columns.row_norm import RowNorm
 from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.piecewise_affine import PiecewiseAffine
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in sqrt")  # in the interpreter
@@ -46,6 +55,9 @@ def check(op: Operation, arrays: list[np.ndarray], device: torch.device) -> None
     assert np.array_equal(run_reference(op, arrays), expected)
     rounding = 2.0**-24 if getattr(op, "precision", "float64") == "float32" else 2.0**-53
     allowed = 2 * (summands(op) + 8) * rounding * magnitude(op, double)
+    on_cpu = run_on_cpu(op, double)
+    assert np.array_equal(run_on_cpu(op, arrays), on_cpu)
+    assert (np.abs(on_cpu - expected) <= allowed).all()
     half_ulp = 0.5 * np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64) * (1 + 1e-6)
     for found, rounded in (
         (run_kernel(op, arrays, device), half_ulp),
@@ -193,7 +205,7 @@ def test_what_is_not_finite_is_passed_on(device: torch.device, name: str) -> Non
     for number, value in enumerate((np.nan, np.inf, -np.inf)):
         X[np.arange(number * width, (number + 1) * width), np.arange(width)] = value
     X[:, 0] = np.where(np.isfinite(X[:, 0]), -np.inf, X[:, 0])  # a sum of infinities is not finite either
-    for found in (run_kernel(op, [X], device), run_reference(op, [X])):
+    for found in (run_kernel(op, [X], device), run_reference(op, [X]), run_on_cpu(op, [X])):
         assert not np.isfinite(found).any()
 
 
@@ -205,19 +217,67 @@ def test_an_affine_map_passes_on_what_it_looks_at() -> None:
     assert {op.kind() for op, _ in OPERATIONS.values() if op.passes_on_not_finite()} == {"affine"}
 
 
+EXACT = (
+    *("linear_leaves", "ordered_affine", "piecewise", "pool"),
+    *("symmetric_trees", "tree_ensemble", "weighted_median"),
+)
+"""Operations that move numbers, add up integers or compute with floats in a given order."""
+
+
+def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.ndarray) -> float | np.ndarray:
+    """Return how far a float64 kernel of the operation may be from its reference, as its family's tests say."""
+    if type(op).compute_on_cpu is Operation.compute_on_cpu or op.kind() in EXACT:
+        return 0.0
+    size = np.abs(expected)
+    match op:
+        case Pairwise():
+            return 2e-13 * max(10.0, size.max())
+        case PairwiseAffine():
+            largest = float(op.values(torch.from_numpy(arrays[0])).abs().max())
+            return 2e-13 * np.maximum(10 * largest * len(op.points), size)
+        case DenseLayers():
+            return 1e-13 * (1 + size)
+        case Lookup():
+            return len(op.columns) ** 2 * 2.0**-52 * np.abs(op.table).max() if op.summed else 0.0
+        case ImputeSequence():
+            return 1e-14 * (op.weight.shape[1] + 8) * (len(op.weight) + 1)
+        case PiecewiseAffine():
+            parts = np.abs(op.values(torch.from_numpy(arrays[0]), op.nan_is_zero).numpy())
+            return 1e-11 * (parts @ np.abs(op.weight) + 10.0 ** (op.coefficients.shape[2] - 1))
+        case Elementwise() | Power() | RowNorm():
+            return 2 * (max(array.shape[1] for array in arrays) + 8) * 2.0**-53 * size
+    rounding = 2.0**-24 if getattr(op, "precision", "float64") == "float32" else 2.0**-53  # a CPU reads the same tables
+    return 2 * (summands(op) + 8) * rounding * magnitude(op, arrays)
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_reference_row_bits_do_not_depend_on_the_batch(name: str) -> None:
+def test_a_cpu_computes_the_reference(name: str) -> None:
+    """To what is allowed to float64 kernels; `test_elementwise.py` has the functions that follow sums."""
     op, widths = OPERATIONS[name]
-    assert_rows_do_not_depend_on_the_batch(lambda arrays: run_reference(op, arrays), widths)
+    if "function" in op.attributes() and not isinstance(op, Elementwise):
+        op = dataclasses.replace(op, function="identity")
+    arrays = [array.astype(np.float64) for array in inputs_for(widths, 200)]
+    found, expected = run_on_cpu(op, arrays), run_reference(op, arrays)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    allowed = np.broadcast_to(allowed_in_float64(op, arrays, expected), found.shape)
+    differ = (found != expected) & ~np.isnan(found)
+    assert (np.abs(found[differ] - expected[differ]) <= allowed[differ]).all()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_row_bits_on_a_cpu_do_not_depend_on_the_batch(name: str) -> None:
+    op, widths = OPERATIONS[name]
+    assert_rows_do_not_depend_on_the_batch(lambda arrays: run_on_cpu(op, arrays), widths)
 
 
 @pytest.mark.parametrize("features", [90, 100, 200, 300, 700, 5_000])
 @pytest.mark.parametrize("targets", [1, 3])
-def test_reference_row_bits_do_not_depend_on_the_place_in_a_tile(features: int, targets: int) -> None:
-    """The torch references compute tiles of rows; a library may treat a tile's last rows in another way."""
+def test_row_bits_on_a_cpu_do_not_depend_on_the_place_in_a_tile(features: int, targets: int) -> None:
+    """A CPU computes tiles of rows; a library may treat a tile's last rows in another way."""
     op = operations.affine(features, targets)
     (row,) = inputs_for([features], 1)
-    found = run_reference(op, [np.repeat(row, 1100, axis=0)])
+    found = run_on_cpu(op, [np.repeat(row, 1100, axis=0)])
     assert (found == found[0]).all()
 
 
@@ -240,12 +300,12 @@ def test_extreme_rows_leave_their_neighbours_alone(device: torch.device) -> None
     for name, (op, widths) in OPERATIONS.items():
         arrays = inputs_for(widths, 24)
         clean = run_kernel(op, arrays, device)
-        reference = run_reference(op, arrays)
+        on_cpu = run_on_cpu(op, arrays)
         for array in arrays:
             array[5], array[17] = np.nan, np.inf
         others = np.delete(np.arange(24), [5, 17])
         assert run_kernel(op, arrays, device)[others].tobytes() == clean[others].tobytes(), name
-        assert run_reference(op, arrays)[others].tobytes() == reference[others].tobytes(), name
+        assert run_on_cpu(op, arrays)[others].tobytes() == on_cpu[others].tobytes(), name
 
 
 W = np.ones
@@ -298,6 +358,7 @@ def test_affine_does_not_look_at_features_without_weight(device: torch.device, f
     wild[:, 1::2] = np.nan
     wild[3, 1] = np.inf
     assert np.array_equal(run_reference(op, [wild]), expected)
+    assert np.array_equal(run_on_cpu(op, [wild]), run_on_cpu(op, [x]))
     assert np.array_equal(run_kernel(op, [wild], device), run_kernel(op, [x], device))
 
 

@@ -30,11 +30,11 @@ def test_outputs_not_asked_for_are_not_computed(plan_directory: Path, monkeypatc
     ran: list[str] = []
     for kind in {type(step.operation) for step in plan.steps}:
 
-        def recorded(self: Any, *arguments: Any, original: Any = kind.reference) -> torch.Tensor:
+        def recorded(self: Any, *arguments: Any, original: Any = kind.compute_on_cpu) -> torch.Tensor:
             ran.extend(step.output for step in plan.steps if step.operation is self)
             return original(self, *arguments)
 
-        monkeypatch.setattr(kind, "reference", recorded)
+        monkeypatch.setattr(kind, "compute_on_cpu", recorded)
     runner = Runner(plan, engine="torch", device="cpu", max_rows=16)
     for outputs, spared in ((("y",), only_std), (("std",), only_y), (("y", "std"), [])):
         ran.clear()
@@ -112,8 +112,8 @@ def test_a_batch_computes_only_what_its_requests_ask_for(
     check_answers: CheckAnswers,
 ) -> None:
     ran: list[tuple[str, ...]] = []
-    launch = in_process.runner.launch
-    monkeypatch.setattr(in_process.runner, "launch", lambda *given: ran.append(given[-1]) or launch(*given))
+    launch = in_process.runner.executor.launch
+    monkeypatch.setattr(in_process.runner.executor, "launch", lambda *given: ran.append(given[-1]) or launch(*given))
     requests = [FakeRequest(rows(2, seed), outputs) for seed, outputs in enumerate(asked)]
     answers = in_process.execute(requests)
     assert ran == [computed]
@@ -126,7 +126,7 @@ def test_no_exception_escapes_execute(in_process: Any, monkeypatch: pytest.Monke
     def failing(*arguments: Any) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(in_process.runner, "launch", failing)
+    monkeypatch.setattr(in_process.runner.executor, "launch", failing)
     answers = in_process.execute([FakeRequest(rows(1)), FakeRequest(rows(2))])
     assert [answer.error.code for answer in answers] == ["INTERNAL", "INTERNAL"]
     assert {answer.error.message for answer in answers} == {

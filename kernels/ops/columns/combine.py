@@ -19,8 +19,8 @@ import triton.language as tl
 from ...format.errors import PlanError
 from ...numerics.powers import power, torch_power, whole
 from ...plan.plan import Operation, Parameters
+from .launch import BLOCK
 
-BLOCK = 1024
 MAX_INPUTS = 4
 
 

@@ -17,8 +17,8 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
+from .launch import BLOCK
 
-BLOCK = 1024
 INPUTS_AT_ONCE = 8
 
 

@@ -6,6 +6,7 @@ so an answer in float32 is the one nearest to the exact number.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,7 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles
 from ...numerics.functions import FUNCTIONS, apply_function, check_function
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 1024
+from .launch import BLOCK
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -58,11 +58,12 @@ class Elementwise(Operation):
         return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        value = FUNCTIONS[self.function](inputs[0].double())
+        return value if self.low is None and self.high is None else torch.clip(value, self.low, self.high)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        value = in_tiles(x, FUNCTIONS[self.function], x.shape[1], x.shape[1])
-        if self.low is not None or self.high is not None:
-            value = torch.clip(value, self.low, self.high)
-        return value
+        return in_tiles(x, functools.partial(self.reference, parameters), x.shape[1], x.shape[1])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         size = rows * output.shape[1]

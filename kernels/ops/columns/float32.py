@@ -15,8 +15,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 1024
+from .launch import BLOCK
 
 
 @triton.jit(do_not_specialize=["size"])

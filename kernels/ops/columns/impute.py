@@ -21,8 +21,7 @@ import triton.language as tl
 from ...format.errors import PlanError
 from ...numerics.missing import check_missing, find_missing, is_missing, missing_number
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 1024
+from .launch import BLOCK
 
 
 @triton.jit(do_not_specialize=["size"])

@@ -28,8 +28,7 @@ from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...numerics.missing import check_missing, find_missing, is_missing, missing_number
 from ...plan.plan import Operation, Parameters
-
-TILE = 1024
+from .launch import SEQUENCE_BLOCK
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -113,26 +112,34 @@ class ImputeSequence(Operation):
         return {**arrays, **integers, "missing": missing_number(self.missing)}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        x, width = inputs[0].double(), len(self.columns)
-        weight, intercept, low, high = (parameters[name] for name in ("weight", "intercept", "low", "high"))
+        x, *others = (value.double() for value in inputs)
+        return self._filled(parameters, x.index_select(1, parameters["columns"]), *others)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        values = [inputs[0].double().index_select(1, parameters["columns"]), *inputs[1:]]
+        together, widths = torch.cat(values, dim=1), [value.shape[1] for value in values]
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            holes, z = find_missing(tile[:, :width], self.missing), tile[:, width : 2 * width].clone()
-            for u, target in enumerate(self.targets.tolist()):
-                p = torch.mv(z, weight[u]) + intercept[u]
-                if len(inputs) > 2:
-                    p += tile[:, 2 * width + u]
-                z[:, target] = torch.where(holes[:, target], p.clip(low[u], high[u]), z[:, target])
-            return z
+            return self._filled(parameters, *tile.split(widths, dim=1))
 
-        together = torch.cat([x.index_select(1, parameters["columns"]), *inputs[1:]], dim=1)
-        return in_tiles(together, compute, width, together.shape[1])
+        return in_tiles(together, compute, len(self.columns), together.shape[1])
+
+    def _filled(self, parameters: Parameters, x: torch.Tensor, z: torch.Tensor, *added: torch.Tensor) -> torch.Tensor:
+        """Return `z` with the missing numbers of `x` predicted one column after the other."""
+        weight, intercept, low, high = (parameters[name] for name in ("weight", "intercept", "low", "high"))
+        holes, z = find_missing(x, self.missing), z.clone()
+        for u, target in enumerate(self.targets.tolist()):
+            p = torch.mv(z, weight[u]) + intercept[u]
+            for y in added:
+                p += y[:, u]
+            z[:, target] = torch.where(holes[:, target], p.clip(low[u], high[u]), z[:, target])
+        return z
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (_, width), updates = output.shape, len(self.targets)
         x, z, y = inputs[0], inputs[1], inputs[-1]
         block_width = triton.next_power_of_2(width)
-        block_rows = max(1, TILE // block_width)
+        block_rows = max(1, SEQUENCE_BLOCK // block_width)
         impute_sequence_kernel[(triton.cdiv(rows, block_rows),)](
             *(x, z, y),
             **parameters,

@@ -26,8 +26,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 1024
+from .launch import BLOCK
 
 
 @triton.jit
@@ -112,7 +111,7 @@ class IntervalEnd(Operation):
         end = middle + half if upper else middle - half
         near = end.float()
         wrong = near < end if upper else near > end
-        outwards = torch.tensor(torch.inf if upper else -torch.inf, device=near.device)
+        outwards = torch.tensor(torch.inf if upper else -torch.inf)
         return torch.where(wrong, torch.nextafter(near, outwards), near).double()
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:

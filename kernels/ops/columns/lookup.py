@@ -35,9 +35,10 @@ from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
+from .launch import BLOCK, SUMMED_LOOKUPS
 
-BLOCK = 1024
-REFERENCE_ELEMENTS = 2**19
+ELEMENTS_AT_ONCE = 2**19
+"""Numbers that plain torch looks up at a time."""
 
 
 @triton.jit
@@ -155,8 +156,20 @@ class Lookup(Operation):
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), table, count, lookups = inputs, parameters["table"], len(self.keys), len(self.columns)
+        entries = []
+        for lookup, (first, end) in enumerate(itertools.pairwise(self.starts.tolist())):
+            v = x[:, self.columns[lookup]].double()
+            hit = v[:, None] == parameters["keys"][first:end]  # [rows, keys]
+            absent = torch.where(v.isnan(), count + lookup, count + lookups + lookup)
+            row = torch.where(hit.any(1), first + hit.byte().argmax(1), absent) if end > first else absent
+            entries.append(table[row])
+        answer = torch.stack(entries).sum(0) if self.summed else torch.cat(entries, dim=1)
+        return FUNCTIONS[self.function](answer)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        rows = max(1, REFERENCE_ELEMENTS // len(self.columns))
+        rows = max(1, ELEMENTS_AT_ONCE // len(self.columns))
         answer = torch.cat([self._compute(parameters, part) for part in x.split(rows)])
         width = answer.shape[1]
         return answer if self.function == "identity" else in_tiles(answer, FUNCTIONS[self.function], width, width)
@@ -175,7 +188,7 @@ class Lookup(Operation):
         if not self.summed:
             absent = torch.where(v.isnan(), table[count : count + lookups, 0], table[count + lookups :, 0])
             return torch.where(hit, table[:, 0][place], absent)
-        row = torch.where(hit, place, count + torch.arange(lookups, device=x.device) + lookups * ~v.isnan())
+        row = torch.where(hit, place, count + torch.arange(lookups) + lookups * ~v.isnan())
         total = table[row[:, 0]]
         for lookup in range(1, lookups):
             total += table[row[:, lookup]]
@@ -186,7 +199,7 @@ class Lookup(Operation):
         shape = {"WIDTH": x.shape[1], "KEYS": len(self.keys), "LOOKUPS": lookups, "DEPTH": self._depth()}
         what = {"x": x, **parameters, "out": output, **shape, "FUNCTION": self.function}
         if self.summed:
-            targets, block_lookups = output.shape[1], min(triton.next_power_of_2(lookups), 32)
+            targets, block_lookups = output.shape[1], min(triton.next_power_of_2(lookups), SUMMED_LOOKUPS)
             block_rows = BLOCK // block_lookups
             lookup_sum_kernel[(triton.cdiv(rows, block_rows), targets)](
                 **what, rows=rows, TARGETS=targets, BLOCK_ROWS=block_rows, BLOCK_LOOKUPS=block_lookups

@@ -18,9 +18,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 2048
-MOST_COLUMNS = 64
+from .launch import OUTSIDE_BLOCK, OUTSIDE_COLUMNS
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -76,8 +74,8 @@ class Outside(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width = inputs[0].shape[1]
-        block_columns = min(triton.next_power_of_2(width), MOST_COLUMNS)
-        block_rows = BLOCK // block_columns
+        block_columns = min(triton.next_power_of_2(width), OUTSIDE_COLUMNS)
+        block_rows = OUTSIDE_BLOCK // block_columns
         outside_kernel[(triton.cdiv(rows, block_rows),)](
             inputs[0],
             **parameters,

@@ -9,6 +9,7 @@ The kernel sorts nothing: a value's place is the number of values before it, cou
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,9 +22,7 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-BLOCK_ROWS = 64
-MAX_BLOCK_MEMBERS = 16
+from .launch import POOL_MEMBERS, POOL_ROWS
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -98,28 +97,26 @@ class Pool(Operation):
         return {"members": self.members, "low": low.astype(np.int32), "high": high.astype(np.int32)}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), members = inputs, parameters["members"].long()
-        low, high = parameters["low"].long(), parameters["high"].long()
-        clusters = torch.arange(len(members), device=x.device)
+        (x,), (members, low, high) = inputs, (parameters[name].long() for name in ("members", "low", "high"))
+        values = x.double()[:, members.clamp(min=0)].masked_fill(members < 0, torch.inf)
+        ordered, clusters = values.sort(dim=2).values, torch.arange(len(members))
+        return 0.5 * (ordered[:, clusters, low] + ordered[:, clusters, high])
 
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            values = tile[:, members.clamp(min=0)].masked_fill(members < 0, torch.inf)
-            ordered = values.sort(dim=2).values
-            return 0.5 * (ordered[:, clusters, low] + ordered[:, clusters, high])
-
-        return in_tiles(x, compute, len(members), 2 * members.numel())
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        compute = functools.partial(self.reference, parameters)
+        return in_tiles(inputs[0], compute, len(self.members), 2 * self.members.size)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (clusters, size) = inputs, self.members.shape
-        block_members = min(triton.next_power_of_2(size), MAX_BLOCK_MEMBERS)
-        pool_kernel[(triton.cdiv(rows, BLOCK_ROWS), clusters)](
+        block_members = min(triton.next_power_of_2(size), POOL_MEMBERS)
+        pool_kernel[(triton.cdiv(rows, POOL_ROWS), clusters)](
             x,
             **parameters,
             out=output,
             rows=rows,
             FEATURES=x.shape[1],
             SIZE=size,
-            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_ROWS=POOL_ROWS,
             BLOCK_MEMBERS=block_members,
         )
 

@@ -10,6 +10,7 @@ as `expm1(log1p(λ y) / λ)` in float64, which is exact near zero.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,8 +24,7 @@ from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...numerics.special import expm1, log1p
 from ...plan.plan import Operation, Parameters
-
-BLOCK = 512
+from .launch import POWER_BLOCK
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -88,28 +88,29 @@ class Power(Operation):
         return {side: np.where(np.abs(power) <= epsilon, 0.0, power) for side, power in self.arrays()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), both = inputs, self.method == "yeo-johnson"
+        x, both = inputs[0].double(), self.method == "yeo-johnson"
+        power, a = parameters["right"], x
+        if both:
+            power, a = torch.where(x < 0, parameters["left"], power), x.abs()
+        divisor = torch.where(power == 0, 1.0, power)
+        if self.inverse:
+            logarithm = torch.where(power == 0, a, torch.log1p(power * a) / divisor)
+            y = torch.expm1(logarithm) if both else torch.exp(logarithm)
+        else:
+            logarithm = torch.log1p(a) if both else torch.log(torch.where(a > 0, a, torch.nan))
+            y = torch.where(power == 0, logarithm, torch.expm1(power * logarithm) / divisor)
+        return torch.where(x < 0, -y, y) if both else y
 
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            power, a = parameters["right"], tile
-            if both:
-                power, a = torch.where(tile < 0, parameters["left"], power), tile.abs()
-            divisor = torch.where(power == 0, 1.0, power)
-            if self.inverse:
-                logarithm = torch.where(power == 0, a, torch.log1p(power * a) / divisor)
-                y = torch.expm1(logarithm) if both else torch.exp(logarithm)
-            else:
-                logarithm = torch.log1p(a) if both else torch.log(torch.where(a > 0, a, torch.nan))
-                y = torch.where(power == 0, logarithm, torch.expm1(power * logarithm) / divisor)
-            return torch.where(tile < 0, -y, y) if both else y
-
-        return in_tiles(x, compute, x.shape[1], 6 * x.shape[1])
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        return in_tiles(x, functools.partial(self.reference, parameters), x.shape[1], 6 * x.shape[1])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), width = inputs, output.shape[1]
         what = {"WIDTH": width, "METHOD": self.method, "INVERSE": self.inverse}
         size = rows * width
-        power_kernel[(triton.cdiv(size, BLOCK),)](x, **parameters, out=output, size=size, **what, BLOCK=BLOCK)
+        grid = (triton.cdiv(size, POWER_BLOCK),)
+        power_kernel[grid](x, **parameters, out=output, size=size, **what, BLOCK=POWER_BLOCK)
 
     def reads_input_once(self) -> bool:
         return True

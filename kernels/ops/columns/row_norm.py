@@ -17,8 +17,7 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles, matmul
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-MAX_BLOCK_FEATURES = 512
+from .launch import NORM_BLOCK, NORM_FEATURES, NORM_ROWS
 
 
 @triton.jit
@@ -83,8 +82,13 @@ class RowNorm(Operation):
         return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, order = inputs[0].double(), {"l1": 1, "l2": 2, "max": torch.inf}[self.norm]
+        norm = torch.linalg.vector_norm(x, order, dim=1, keepdim=True)
+        return x / torch.where(norm < self.least, 1.0, norm)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        ones = torch.ones(x.shape[1], 1, dtype=torch.float64, device=x.device)
+        ones = torch.ones(x.shape[1], 1, dtype=torch.float64)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             if self.norm == "max":
@@ -97,8 +101,8 @@ class RowNorm(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         width = output.shape[1]
-        block_features = min(triton.next_power_of_2(width), MAX_BLOCK_FEATURES)
-        block_rows = min(2048 // block_features, 64)
+        block_features = min(triton.next_power_of_2(width), NORM_FEATURES)
+        block_rows = min(NORM_BLOCK // block_features, NORM_ROWS)
         row_norm_kernel[(triton.cdiv(rows, block_rows),)](
             inputs[0],
             output,

@@ -20,6 +20,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
+from .launch import MEDIAN_BLOCK
 
 TILE_ELEMENTS = 2**20
 
@@ -86,19 +87,19 @@ class WeightedMedian(Operation):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        answer = torch.empty(len(x), 1, dtype=torch.float64, device=x.device)
-        tile = max(TILE_ELEMENTS // x.shape[1], 1)
-        for part, out in zip(x.split(tile), answer.split(tile), strict=True):
-            order = part.argsort(dim=1, stable=True)
-            sums = parameters["weights"][order].cumsum(1)
-            median = (sums >= 0.5 * sums[:, -1:]).byte().argmax(1, keepdim=True)
-            out.copy_(part.gather(1, order.gather(1, median)))
-        return answer
+        order = x.argsort(dim=1, stable=True)
+        sums = parameters["weights"][order].cumsum(1)
+        median = (sums >= 0.5 * sums[:, -1:]).byte().argmax(1, keepdim=True)
+        return x.gather(1, order.gather(1, median)).double()
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        parts = inputs[0].split(max(TILE_ELEMENTS // len(self.weights), 1))
+        return torch.cat([self.reference(parameters, part) for part in parts])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), columns = inputs, len(self.weights)
         block_columns = triton.next_power_of_2(columns)
-        block_rows = max(512 // block_columns, 1)
+        block_rows = max(MEDIAN_BLOCK // block_columns, 1)
         weighted_median_kernel[(triton.cdiv(rows, block_rows),)](
             x,
             parameters["weights"],

@@ -26,7 +26,8 @@ from ...cpu.tiles import apply, product
 from ...numerics.functions import FUNCTIONS, IN_PLACE, function_suffix
 from ...plan.plan import Parameters
 from .affine_kernel import launch_affine
-from .contraction import Contraction, target_block
+from .contraction import Contraction
+from .launch import target_block
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,11 @@ class Affine(Contraction):
         return {**super().parameters(), **({} if used.all() else {"used": used})}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        weight = parameters["weight"]
+        x = torch.where((weight != 0).any(dim=1), inputs[0].double(), 0.0)
+        return FUNCTIONS[self.function](x @ weight + parameters["intercept"])
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         if "used" in parameters:
             x = torch.where(parameters["used"], x, 0.0)
@@ -51,7 +57,7 @@ class Affine(Contraction):
         def finish(part: torch.Tensor) -> None:
             apply(function, part.add_(intercept))
 
-        if LargeWeight.suits(self.weight) and x.device.type == "cpu":
+        if LargeWeight.suits(self.weight):
             answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
             for start, rows in self._large.products(len(x), rows_of(x)):
                 part = answer[start : start + len(rows)]

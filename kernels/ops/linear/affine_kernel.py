@@ -12,8 +12,7 @@ import triton.language as tl
 
 from ...numerics.dot import dot
 from ...numerics.functions import apply_function
-from ...plan.launch_shapes import Shape, launch_shapes
-from .contraction import target_block
+from .launch import AFFINE_TARGETS_BLOCK, MAX_AFFINE_FEATURES, affine_narrow_shape, affine_shape, target_block
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -131,16 +130,16 @@ def launch_affine(
     values = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
     what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
     if targets > 1:
-        block = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": target_block(targets)}
-        grid = (triton.cdiv(rows, 64), triton.cdiv(targets, block["BLOCK_TARGETS"]))
-        affine_targets_kernel[grid](**values, TARGETS=targets, **what, **block, num_warps=4)
+        block, block_targets = AFFINE_TARGETS_BLOCK, target_block(targets)
+        grid = (triton.cdiv(rows, block["BLOCK_ROWS"]), triton.cdiv(targets, block_targets))
+        affine_targets_kernel[grid](**values, TARGETS=targets, **what, BLOCK_TARGETS=block_targets, **block)
     elif narrow(features):
         slot_features = min(features, 4)
         slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
         shape = affine_narrow_shape.of(device, slots, slot_features)
         affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
     else:
-        block_features = min(triton.next_power_of_2(features), 1024)
+        block_features = min(triton.next_power_of_2(features), MAX_AFFINE_FEATURES)
         shape = affine_shape.of(device, block_features, "masked" if features % block_features else "whole")
         affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
 
@@ -148,21 +147,3 @@ def launch_affine(
 def narrow(features: int) -> bool:
     """Return whether rows are short and unaligned, so that a thread should sum several features by itself."""
     return features < 24 and features % 4 != 0
-
-
-@launch_shapes
-def affine_narrow_shape(slots: int, slot_features: int) -> Shape:
-    """Return the rows of one program of the narrow kernel for the given slots of a row and features of a slot."""
-    block_rows = 1024 if slots == 1 else 512 // slots
-    return {"BLOCK_ROWS": block_rows, "SLOTS": slots, "SLOT_FEATURES": slot_features, "num_warps": 4}
-
-
-@launch_shapes
-def affine_shape(block_features: int, features: str) -> Shape:
-    """Return the rows and features of one tile: 1,024 elements, twice as many if features are masked or at most four.
-
-    A tile has at least 16 rows, or 4 with more than 256 features. Wider rows come in pieces of 1,024 features.
-    """
-    elements = 1024 if features == "whole" and block_features > 4 else 2048
-    block_rows = max(elements // block_features, 4 if block_features > 256 else 16)
-    return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": block_features, "num_warps": 4}

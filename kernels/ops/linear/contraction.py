@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import triton
 
 from ...format.errors import PlanError
 from ...numerics.functions import check_function
@@ -38,8 +37,3 @@ class Contraction(Operation):
     def output_width(self, *widths: int) -> int:
         """Return the number of targets."""
         return self.weight.shape[1]
-
-
-def target_block(targets: int) -> int:
-    """Return how many targets one program makes."""
-    return min(max(triton.next_power_of_2(targets), 8), 64)

@@ -76,8 +76,8 @@ def monomials(indices: torch.Tensor, u: torch.Tensor, single: bool = False) -> t
 
     With `single` each product is rounded to float32.
     """
-    product = torch.ones(len(u), len(indices), dtype=u.dtype, device=u.device)
-    u = torch.cat([u, torch.ones(len(u), 1, dtype=u.dtype, device=u.device)], dim=1)
+    product = torch.ones(len(u), len(indices), dtype=u.dtype)
+    u = torch.cat([u, torch.ones(len(u), 1, dtype=u.dtype)], dim=1)
     for k in range(indices.shape[1]):
         product *= u.index_select(1, indices[:, k])
         product = product.float().double() if single else product

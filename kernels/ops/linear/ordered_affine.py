@@ -21,11 +21,7 @@ from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
-
-BLOCK_ROWS = 32
-
-AHEAD = 8
-"""Features whose numbers a program loads together."""
+from .launch import ORDERED_AHEAD, ORDERED_ROWS, ORDERED_TARGETS
 
 LARGEST_TERMS = 2**20
 """Products that plain torch holds at a time."""
@@ -81,8 +77,15 @@ class OrderedAffine(Operation):
         return self.weight.shape[1]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, intercept = inputs[0].float(), parameters["intercept"]
+        total = intercept.repeat(len(x), 1)
+        for column, weight in zip(x.T[:, :, None], parameters["weight"], strict=True):
+            total = torch.where(column.isnan(), total, total + column * weight)
+        return FUNCTIONS[self.function](total.double())
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         weight, intercept, x = parameters["weight"][:, None], parameters["intercept"], inputs[0].float()
-        answer = torch.empty(len(x), len(intercept), dtype=torch.float64, device=x.device)
+        answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
         step = max(LARGEST_TERMS // weight.numel(), 1)
         for start in range(0, len(x), step):
             part = x[start : start + step].T[:, :, None]
@@ -93,8 +96,8 @@ class OrderedAffine(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         features, targets = self.weight.shape
-        block_targets = min(triton.next_power_of_2(targets), 8)
-        ordered_affine_kernel[(triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(targets, block_targets))](
+        block_targets = min(triton.next_power_of_2(targets), ORDERED_TARGETS)
+        ordered_affine_kernel[(triton.cdiv(rows, ORDERED_ROWS), triton.cdiv(targets, block_targets))](
             x=inputs[0],
             **parameters,
             out=output,
@@ -102,9 +105,9 @@ class OrderedAffine(Operation):
             FEATURES=features,
             TARGETS=targets,
             FUNCTION=self.function,
-            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_ROWS=ORDERED_ROWS,
             BLOCK_TARGETS=block_targets,
-            AHEAD=AHEAD,
+            AHEAD=ORDERED_AHEAD,
             num_warps=1,
             enable_fp_fusion=False,
         )

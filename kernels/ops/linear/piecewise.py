@@ -21,9 +21,8 @@ import triton.language as tl
 
 from ...cpu.tiles import in_tiles
 from ...plan.plan import Parameters
+from .launch import PIECEWISE_BLOCK
 from .piecewise_device import Pieces, knots_below, piecewise_values
-
-BLOCK = 512
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -68,10 +67,13 @@ class Piecewise(Pieces):
         return len(self.source)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.values(inputs[0].double(), self.nan_is_zero)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), knots, coefficients = inputs, parameters["knots"], parameters["coefficients"]
         outputs, pieces, terms = coefficients.shape
-        first_piece = torch.arange(outputs, device=x.device)[:, None] * pieces
-        first_knot = torch.arange(outputs, device=x.device)[:, None] * (pieces - 1)
+        first_piece = torch.arange(outputs)[:, None] * pieces
+        first_knot = torch.arange(outputs)[:, None] * (pieces - 1)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             values = tile.T.index_select(0, parameters["source"])  # [outputs, tile]
@@ -89,7 +91,7 @@ class Piecewise(Pieces):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (outputs, pieces, terms) = inputs, self.coefficients.shape
-        piecewise_kernel[(triton.cdiv(rows * outputs, BLOCK),)](
+        piecewise_kernel[(triton.cdiv(rows * outputs, PIECEWISE_BLOCK),)](
             x,
             **parameters,
             out=output,
@@ -100,7 +102,7 @@ class Piecewise(Pieces):
             DEGREE=terms - 1,
             HALVINGS=(pieces - 1).bit_length(),
             NAN_IS_ZERO=self.nan_is_zero,
-            BLOCK=BLOCK,
+            BLOCK=PIECEWISE_BLOCK,
         )
 
     def reads_input_once(self) -> bool:

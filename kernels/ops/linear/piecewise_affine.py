@@ -23,9 +23,8 @@ from ...cpu.tiles import in_tiles, matmul
 from ...numerics.functions import FUNCTIONS, apply_function, function_suffix
 from ...plan.plan import Parameters
 from .contraction import Contraction
+from .launch import PIECEWISE_BLOCK, PIECEWISE_COLUMNS
 from .piecewise_device import Pieces, knots_below, piecewise_values
-
-MAX_BLOCK_COLUMNS = 64
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -106,11 +105,15 @@ class PiecewiseAffine(Contraction, Pieces):
         return about
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        values = self.values(inputs[0].double(), self.nan_is_zero)
+        return FUNCTIONS[self.function](values @ torch.tensor(self.weight) + parameters["intercept"])
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), knots, table = inputs, parameters["knots"], parameters["table"]
         targets, columns, pieces, terms = table.shape
         flat = table.permute(1, 2, 3, 0).reshape(columns * pieces, terms, targets)
-        first = torch.arange(columns, device=x.device)[:, None]
-        ones = torch.ones(columns, 1, dtype=torch.float64, device=x.device)
+        first = torch.arange(columns)[:, None]
+        ones = torch.ones(columns, 1, dtype=torch.float64)
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             values = tile.T.index_select(0, parameters["source"])  # [columns, tile]
@@ -130,8 +133,8 @@ class PiecewiseAffine(Contraction, Pieces):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, columns, pieces, terms) = inputs, parameters["table"].shape
-        block_columns = min(triton.next_power_of_2(columns), MAX_BLOCK_COLUMNS)
-        block_rows = 512 // block_columns
+        block_columns = min(triton.next_power_of_2(columns), PIECEWISE_COLUMNS)
+        block_rows = PIECEWISE_BLOCK // block_columns
         piecewise_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
             x,
             **parameters,

@@ -75,6 +75,20 @@ class Pieces(Operation):
             shape = list(self.coefficients.shape)
             raise PlanError(f"piecewise: coefficients must be [{outputs}, {pieces}, degree + 1], not {shape}.")
 
+    def values(self, x: torch.Tensor, nan_is_zero: bool) -> torch.Tensor:
+        """Return the piecewise polynomials of float64 rows by their definition, `[rows, outputs]`."""
+        outputs = []
+        tables = zip(self.source.tolist(), torch.tensor(self.knots), torch.tensor(self.coefficients), strict=True)
+        for source, knots, coefficients in tables:
+            v = x[:, source]
+            piece = (v[:, None] >= knots).sum(1)
+            u, own = v - knots[(piece - 1).clip(0)], coefficients[piece]
+            y = own[:, -1]
+            for term in range(own.shape[1] - 2, -1, -1):
+                y = y * u + own[:, term]
+            outputs.append(torch.where(v.isnan(), 0.0 if nan_is_zero else v, y))
+        return torch.stack(outputs, dim=1)
+
 
 def knots_below(knots: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return how many knots of each function, `[functions, knots]`, are at or below `values`, `[functions, rows]`.
@@ -83,7 +97,7 @@ def knots_below(knots: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """
     if knots.shape[1] > FEW_KNOTS:
         return torch.searchsorted(knots, values, right=True)
-    below = torch.zeros(values.shape, dtype=torch.int64, device=values.device)
+    below = torch.zeros(values.shape, dtype=torch.int64)
     for column in knots.T:
         below += values >= column[:, None]
     return below

@@ -21,10 +21,8 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
+from .launch import POLYNOMIAL_MONOMIALS, POLYNOMIAL_ROWS
 from .monomials import Monomials, monomial_block, monomials
-
-BLOCK_ROWS = 32
-BLOCK_MONOMIALS = 64
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -78,7 +76,7 @@ class Polynomial(Monomials):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (monomials, degree) = inputs, self.indices.shape
-        grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(monomials, BLOCK_MONOMIALS))
+        grid = (triton.cdiv(rows, POLYNOMIAL_ROWS), triton.cdiv(monomials, POLYNOMIAL_MONOMIALS))
         polynomial_kernel[grid](
             x,
             **parameters,
@@ -88,8 +86,8 @@ class Polynomial(Monomials):
             MONOMIALS=monomials,
             DEGREE=degree,
             SINGLE=self.single,
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_MONOMIALS=BLOCK_MONOMIALS,
+            BLOCK_ROWS=POLYNOMIAL_ROWS,
+            BLOCK_MONOMIALS=POLYNOMIAL_MONOMIALS,
             num_warps=4,
         )
 

@@ -27,15 +27,13 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles, matmul
 from ...numerics.dot import dot
 from ...numerics.functions import FUNCTIONS, apply_function, function_suffix
-from ...plan.launch_shapes import Shape, launch_shapes
 from ...plan.plan import Parameters
 from .contraction import Contraction
+from .launch import NESTED_ROWS, polynomial_affine_shape
 from .monomials import Monomials, monomial_block, monomials
 
-MAX_BLOCK_FEATURES = 32
 MOST_NESTED = 512  # monomials; each is an instruction of the kernel
 MOST_NESTED_FEATURES = 12  # each thread holds those of four rows in registers
-NESTED_ROWS = 128
 
 
 @triton.jit
@@ -169,6 +167,11 @@ class PolynomialAffine(Contraction, Monomials):
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        z = (inputs[0].double() - torch.tensor(self.shift)) * torch.tensor(self.factor)
+        terms = monomials(torch.tensor(self.indices), z)
+        return FUNCTIONS[self.function](terms @ torch.tensor(self.weight) + torch.tensor(self.intercept))
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), table = inputs, parameters["table"]
         targets, prefixes, features = table.shape
         flat = table.permute(1, 0, 2).reshape(prefixes, targets * features)
@@ -227,10 +230,3 @@ def nested_monomials(features: int, degree: int) -> Iterator[tuple[int, ...]]:
         for largest in range(features):
             for rest in nested_monomials(largest + 1, degree - 1):
                 yield (largest, *rest)
-
-
-@launch_shapes
-def polynomial_affine_shape(features: int, degree: int) -> Shape:
-    """Return the tile; `features` is a power of two. One warp's registers hold the float64 sums of the tile's rows."""
-    block = max(16, min(features, MAX_BLOCK_FEATURES))
-    return {"BLOCK_ROWS": 512 // block, "BLOCK_PREFIXES": 32, "BLOCK_FEATURES": block, "num_warps": 1, "num_stages": 3}

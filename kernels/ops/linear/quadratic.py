@@ -27,11 +27,8 @@ from ...format.errors import PlanError
 from ...numerics.dot import dot
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ...plan.devices import has_matrix_units
-from ...plan.launch_shapes import Shape, launch_shapes
 from ...plan.plan import Operation, Parameters
-
-MAX_BLOCK_FEATURES = 32
-PROGRAMS_PER_MULTIPROCESSOR = 16
+from .launch import MAX_FEATURES, quadratic_programs, quadratic_shape
 
 
 @triton.jit
@@ -199,6 +196,11 @@ class Quadratic(Operation):
         return {**{name: table.astype(dtype) for name, table in tables.items()}, "intercept": intercept}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        z = (inputs[0].double() - torch.tensor(self.shift)) * torch.tensor(self.factor)
+        forms = torch.einsum("ri,tij,rj->rt", z, torch.tensor(self.quadratic), z)
+        return FUNCTIONS[self.function](forms + z @ torch.tensor(self.linear).T + torch.tensor(self.intercept))
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         shift, linear, form = (parameters[name].double() for name in ("shift", "linear", "quadratic"))
 
@@ -214,7 +216,7 @@ class Quadratic(Operation):
         (x,), (targets, features) = inputs, self.linear.shape
         device = parameters["linear"].device  # `x` is on the CPU if a GPU reads it across the bus
         shape = quadratic_shape.of(device, triton.next_power_of_2(features), self.precision)
-        grid = (min(triton.cdiv(rows, shape["BLOCK_ROWS"]), program_limit(device)), targets)
+        grid = (min(triton.cdiv(rows, shape["BLOCK_ROWS"]), quadratic_programs(device)), targets)
         quadratic_kernel[grid](
             x,
             **parameters,
@@ -242,30 +244,14 @@ class Quadratic(Operation):
 
     def reads_input_once(self) -> bool:
         targets, features = self.linear.shape
-        return targets == 1 and features <= MAX_BLOCK_FEATURES
+        return targets == 1 and features <= MAX_FEATURES
 
     def describe(self) -> str:
         shape = f"{self.linear.shape[1]} → {self.linear.shape[0]}"
         return f"{shape} of degree 2 in {self.precision}" + function_suffix(self.function)
 
 
-@launch_shapes
-def quadratic_shape(features: int, precision: str) -> Shape:
-    """Return the tile of a program that makes blocks of rows of one target; `features` is a power of two."""
-    block_features = max(16, min(features, MAX_BLOCK_FEATURES))
-    tile = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": block_features, "STAGES": 3}
-    return {**tile, "num_warps": 2 if precision == "float64" else 4, "num_stages": 3}
-
-
 @functools.cache
 def float32_precision(device: torch.device) -> str:
     """Return how `multiply` keeps float32's 24 bits; GPUs before compute capability 8 have no bfloat16."""
     return "bf16x6" if device.type == "cuda" and has_matrix_units(device) else "ieee"
-
-
-@functools.cache
-def program_limit(device: torch.device) -> int:
-    """Return the maximum number of programs along the rows; more would only read the weights again."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS_PER_MULTIPROCESSOR
-    return 64

@@ -28,11 +28,12 @@ from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.devices import has_matrix_units
 from ...plan.plan import Operation, Parameters
 from ..linear.affine_kernel import launch_affine
-from ..linear.contraction import target_block
+from ..linear.launch import target_block
 from .cpu_layers import PlainLayers
-from .float16_fused import emulated_float16_layers, float16_blocks, float16_tables, launch_float16_layers
+from .float16_fused import emulated_float16_layers, float16_tables, launch_float16_layers
 from .int8_fused import launch_digit_layers
 from .int8_tables import LARGEST_WIDTH, digit_tables, emulated_digit_layers
+from .launch import float16_blocks
 
 ACTIVATIONS = ("identity", "relu", "tanh", "expit")
 """The functions that hidden layers may apply; all are finite wherever their argument is."""
@@ -106,10 +107,18 @@ class DenseLayers(Operation):
         return {} if used.all() else {"used": used.astype(np.float32)}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        h = inputs[0].double()
+        if "used" in parameters:
+            h = torch.where(parameters["used"] != 0, h, 0.0)
+        for (weight, intercept), function in zip(self.layers(), self._functions(), strict=True):
+            h = FUNCTIONS[function](h @ torch.tensor(weight) + torch.tensor(intercept))
+        return h
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         if "used" in parameters:
             x = torch.where(parameters["used"] != 0, x, 0.0)
-        return self._plain.outputs(x.cpu()).to(x.device)
+        return self._plain.outputs(x)
 
     @functools.cached_property
     def _plain(self) -> PlainLayers:
@@ -146,7 +155,7 @@ class DenseLayers(Operation):
         (x,), used = inputs, self.plain_parameters()
         if self.precision == "float64":
             tensors = {name: torch.from_numpy(array) for name, array in used.items()}
-            exact: np.ndarray = self.reference(tensors, torch.from_numpy(x)).numpy()
+            exact: np.ndarray = self.compute_on_cpu(tensors, torch.from_numpy(x)).numpy()
             return exact
         by_digits = self.precision == "int8"
         emulated = emulated_digit_layers if by_digits else emulated_float16_layers

@@ -26,16 +26,10 @@ from ...numerics.fp16_split import ROW_TOP, add_products, column_parts, float16_
 from ...numerics.functions import FUNCTIONS, apply_function
 from ...plan.devices import has_matrix_units, program_limit
 from ...plan.plan import Parameters
+from .launch import FLOAT16_FIRST_STAGES, FLOAT16_STAGES, float16_blocks
 
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 """The weight `[inputs, units]` and intercept `[units]` of each layer, float64."""
-
-BLOCK_ROWS = 64
-MAX_BLOCK_UNITS = 128
-MAX_BLOCK_FEATURES = 32
-MAX_BLOCK_INNER = 32
-FIRST_STAGES = 1
-STAGES = 3
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -179,8 +173,9 @@ def launch_float16_layers(
     device = parameters["weight"].device  # `x` is on the CPU if a GPU reads it across the bus
     blocks, hidden = float16_blocks(widths), len(widths) - 2
     width = _whole(max(widths[1:-1]), blocks["BLOCK_UNITS"])
-    programs = min(triton.cdiv(rows, BLOCK_ROWS), program_limit(device))
-    size = 2 * programs * BLOCK_ROWS * width if hidden > 1 else width  # a single hidden layer is never read again
+    programs = min(triton.cdiv(rows, blocks["BLOCK_ROWS"]), program_limit(device))
+    # A single hidden layer is never read again.
+    size = 2 * programs * blocks["BLOCK_ROWS"] * width if hidden > 1 else width
     names = ("shift", "shapes", "weight", "weight_low", "scale", "intercept", "last_weight", "last_intercept")
     float16_layers_kernel[(programs,)](
         x=x,
@@ -198,8 +193,8 @@ def launch_float16_layers(
         **constants,
         ROW_TOP=ROW_TOP,
         **blocks,
-        FIRST_STAGES=FIRST_STAGES,
-        STAGES=STAGES,
+        FIRST_STAGES=FLOAT16_FIRST_STAGES,
+        STAGES=FLOAT16_STAGES,
         num_warps=4,
     )
 
@@ -236,18 +231,6 @@ def emulated_float16_layers(x: np.ndarray, layers: Layers, shift: np.ndarray, ac
     sums = (h[:, None, :] * tables["last_weight"][None, :, : h.shape[1]]).sum(axis=2)
     answer: np.ndarray = sums.astype(np.float64) + tables["last_intercept"]
     return answer
-
-
-def float16_blocks(widths: tuple[int, ...]) -> dict[str, int]:
-    """Return the kernel's tiles, which follow from the widths alone, since the order of sums depends on them."""
-    block_units = min(max(triton.next_power_of_2(max(widths[1:-1])), 16), MAX_BLOCK_UNITS)
-    return {
-        "BLOCK_ROWS": BLOCK_ROWS,
-        "BLOCK_UNITS": block_units,
-        "BLOCK_FEATURES": min(max(triton.next_power_of_2(widths[0]), 16), MAX_BLOCK_FEATURES),
-        "BLOCK_INNER": min(block_units, MAX_BLOCK_INNER),
-        "BLOCK_TARGETS": triton.next_power_of_2(widths[-1]),
-    }
 
 
 def _widths(layers: Layers) -> tuple[int, ...]:

@@ -22,15 +22,7 @@ from ...plan.plan import Parameters
 from .int8_device import activated, answer, first_numbers, last_sums, multiply, multiply_all, next_units, squares
 from .int8_layerwise import launch_each_layer
 from .int8_tables import RESIDENT_LAYERS, RESIDENT_WIDTH, UNITS, whole_width
-
-FEW_ROWS = 1024
-"""Up to this many rows, programs share each wide layer that is not resident."""
-
-MANY_ROWS = 8192
-"""The fewest rows for which `int8_hopper.py` was measured to be faster on an H200: see benchmarks/METHOD.md."""
-
-RESIDENT_ROWS = 64
-"""Rows that a program with resident weights processes at once if rows are many."""
+from .launch import FEW_ROWS, MANY_ROWS, RESIDENT_ROWS, digit_shape, resident_shape
 
 RESIDENT_BYTES = 96 * 1024
 """The most shared memory of resident weights, so that two programs run on a multiprocessor."""
@@ -193,29 +185,6 @@ def resident(widths: tuple[int, ...], device: torch.device) -> bool:
     weights = 4 * width * (inputs + (hidden - 1) * width)
     rows = 4 * RESIDENT_ROWS * max(inputs, width)
     return weights <= RESIDENT_BYTES and weights + rows <= shared_memory(device)
-
-
-def resident_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
-    """Return how many rows a program with resident weights processes at once, and its warps; neither changes a bit.
-
-    Args:
-        rows: the rows of the batch.
-        width: the width of the widest hidden layer.
-        multiprocessors: the GPU's multiprocessors; each gets a program before programs get more rows.
-    """
-    for block_rows in (16, 32):
-        if rows <= block_rows * multiprocessors:
-            return {"BLOCK_ROWS": block_rows, "num_warps": width // 16}
-    return {"BLOCK_ROWS": RESIDENT_ROWS, "num_warps": 4}
-
-
-def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
-    """Return how many rows and units a program without resident weights processes at once, and its warps.
-
-    None of them changes a bit.
-    """
-    block_rows = 16 if rows <= 32 * multiprocessors else 64  # two programs run on a multiprocessor
-    return {"BLOCK_ROWS": block_rows, "BLOCK_UNITS": min(width, UNITS), "num_warps": 4}
 
 
 def takes_warp_groups(rows: int, widths: tuple[int, ...], activation: str, device: torch.device) -> bool:

@@ -32,16 +32,11 @@ from ...plan.devices import program_limit
 from ...plan.plan import Parameters
 from .int8_device import MIDDLE, activated, combined, first_numbers, next_units, squares
 from .int8_tables import UNITS, filled_units, whole_width
+from .launch import HOPPER_REGISTERS, HOPPER_STAGES, LOADER_REGISTERS
 
 GROUP_ROWS = gl.constexpr(64)
 BLOCK_UNITS = gl.constexpr(UNITS)
 DIGITS = gl.constexpr(4)
-
-STAGES = 6
-"""Pipeline stages in shared memory, each for a digit of 64 units: four being multiplied, two being loaded."""
-
-REGISTERS, LOADER_REGISTERS = 240, 24
-"""Registers of a thread that multiplies, and of a thread that loads."""
 
 
 @gluon.jit
@@ -261,8 +256,8 @@ def launch_hopper_layers(
         x=x,
         shapes=parameters["shapes"],
         rows=rows,
-        STAGES=STAGES,
-        REGISTERS=REGISTERS,
+        STAGES=HOPPER_STAGES,
+        REGISTERS=HOPPER_REGISTERS,
         LOADER_REGISTERS=LOADER_REGISTERS,
         num_warps=4,
         **arguments,

@@ -23,11 +23,7 @@ from ...plan.devices import has_dependent_launches
 from ...plan.plan import Parameters
 from .int8_device import activated, answer, first_numbers, last_sums, multiply_apart, next_units, squares
 from .int8_tables import UNITS, whole_width
-
-BLOCK_ROWS = 16
-LAST_BLOCK_ROWS = 4
-FEW_ROWS = 256
-"""Up to this many rows a program makes half as many units."""
+from .launch import HALF_UNITS_ROWS, LAST_LAYER_ROWS, LAYER_ROWS
 
 
 @triton.jit(do_not_specialize=["rows", "layer"])
@@ -132,14 +128,14 @@ def launch_each_layer(
     device, width, hidden = parameters["weight"].device, whole_width(max(widths[1:-1])), widths[1:-1]
     early = has_dependent_launches(device)
     dependent = {"launch_pdl": True} if early else {}  # for launches that begin early; the first one does not
-    block_units = UNITS // 2 if rows <= FEW_ROWS else UNITS
+    block_units = UNITS // 2 if rows <= HALF_UNITS_ROWS else UNITS
     values = torch.empty(2, rows, width, dtype=torch.int32, device=device)
     row_units = torch.empty(2, 2, rows, dtype=torch.float64, device=device)
     features, inputs, begin, units = whole_width(widths[0]), 0, 0, 0
     for layer, unpadded in enumerate(hidden):
         inputs, units = units, triton.cdiv(unpadded, UNITS) * UNITS
         size = width if layer else features
-        digit_layer_kernel[(triton.cdiv(rows, BLOCK_ROWS), units // block_units)](
+        digit_layer_kernel[(triton.cdiv(rows, LAYER_ROWS), units // block_units)](
             x=x,
             shift=parameters["shift"],
             scale=parameters["scale"],
@@ -159,7 +155,7 @@ def launch_each_layer(
             FEATURES=widths[0],
             INPUTS=size,
             WIDTH=width,
-            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_ROWS=LAYER_ROWS,
             BLOCK_UNITS=block_units,
             EARLY=early,
             num_warps=4,
@@ -167,7 +163,7 @@ def launch_each_layer(
             **{name: constants[name] for name in ("ACTIVATION", "SHIFTED", "SPARSE")},
         )
         begin += 4 * units * size
-    last_digit_layer_kernel[(triton.cdiv(rows, LAST_BLOCK_ROWS),)](
+    last_digit_layer_kernel[(triton.cdiv(rows, LAST_LAYER_ROWS),)](
         source=values[(len(hidden) - 1) % 2],
         source_unit=row_units[(len(hidden) - 1) % 2],
         last_weight=parameters["last_weight"],
@@ -179,7 +175,7 @@ def launch_each_layer(
         WIDTH=width,
         TARGETS=widths[-1],
         FUNCTION=constants["FUNCTION"],
-        BLOCK_ROWS=LAST_BLOCK_ROWS,
+        BLOCK_ROWS=LAST_LAYER_ROWS,
         BLOCK_TARGETS=triton.next_power_of_2(widths[-1]),
         EARLY=early,
         num_warps=4,

@@ -57,6 +57,7 @@ from . import pairs_host
 from .cpu_function import PointMatrix, differences, plain_profile
 from .l1_chi2 import PointColumns, emulated_metric, point_columns
 from .l1_chi2_pairs import emulated_pair_metric, pair_columns
+from .launch import FEW_FEATURES
 from .near_zero import NEAR
 from .row_digits import TINY_NORM
 
@@ -64,7 +65,6 @@ METRICS = ("dot", "cosine", "squared_euclidean", "euclidean", "manhattan", "chi2
 PROFILES = ("identity", "exp", "tanh", "power", "matern_3_2", "matern_5_2", "sine", "table")
 
 MANY_FEATURES = 16
-FEW_FEATURES = 6  # up to this many, float64 products take less time than preparing digits
 MOST_DIGIT_FEATURES = 128  # a program holds the digits of all its rows up to this many
 MOST_DIGITS = 2**31
 SPLIT_AT_ONCE = 4096  # points whose float64 digits are in memory at a time
@@ -253,6 +253,22 @@ class PointFunction(Operation):
         names = ("points", "shift", "factor", "metric", "profile", "gamma", "coef0", "exponent", "table")
         expanded = self.metric == "squared_euclidean" and self.expanded()
         return PointMatrix(**{name: getattr(self, name) for name in names}, expanded=expanded, columns=columns)
+
+    def values(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the function of each row and each point by its definition, float64 `[rows, points]`."""
+        z = (x.double() - torch.tensor(self.shift)) * torch.tensor(self.factor)
+        points = torch.tensor(self.points)
+        if self.metric == "dot":
+            m = z @ points.T
+        elif self.metric == "cosine":
+            of_rows, of_points = (vectors.norm(dim=1, keepdim=True) for vectors in (z, points))
+            m = (z / torch.where(of_rows < TINY_NORM.value, 1.0, of_rows)) @ (
+                points / torch.where(of_points < TINY_NORM.value, 1.0, of_points)
+            ).T
+        else:
+            m = differences(z, points.T, self.metric, out=torch.empty(len(z), len(points), dtype=torch.float64))
+            m = m.sqrt() if self.metric == "euclidean" else m
+        return plain_profile(m * self.gamma + self.coef0, self.profile, self.exponent, torch.tensor(self.table))
 
     def _metric(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
         """Return the metric as the kernels compute it in float64, by products if it is expanded."""

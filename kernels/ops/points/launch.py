@@ -12,6 +12,7 @@ from ...numerics.fp16_digits import DIGITS
 
 WARPS_PER_MULTIPROCESSOR = 8
 MOST_BLOCK_POINTS = 128
+FEW_FEATURES = 6  # up to this many, float64 products take less time than preparing digits
 
 
 class Shape(NamedTuple):
@@ -62,16 +63,59 @@ FEWER_ROWS = {
 }
 """Rows and warps of blocks with fewer rows; the key is the way and the rows, points and warps of the larger block.
 
-On GPUs of compute capability 9.0 a row has the same bits in both, as its points lie among the same lanes.
+On GPUs of `FEW_ROWS_CAPABILITY` a row has the same bits in both, as its points lie among the same lanes.
 """
+
+FEW_ROWS_CAPABILITY = "9.0"
+"""The compute capability of the GPUs whose launches for few rows were measured."""
+
+OWN_ROWS = 16
+"""Up to this many rows a program makes their digits itself, which takes less time than a launch."""
+
+ROW_DIGITS_ROWS = 16
+"""Rows of a program that makes the digits of rows."""
+
+BLOCK_OF_DIGITS = {"BLOCK_ROWS": 64, "BLOCK_POINTS": 64, "num_warps": 4, "num_stages": 1}
+"""The block of a matrix of functions to ten digits."""
+
+NORM_BLOCK = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "num_warps": 4, "num_stages": 4}
+"""The block of a squared norm in float64."""
 
 
 def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
     """Return a smaller block if it suffices for the rows and no bit depends on it, else the same block."""
-    fewer = FEWER_ROWS.get((way, shape.rows, shape.points, shape.warps)) if capability == "9.0" else None
+    fewer = FEWER_ROWS.get((way, shape.rows, shape.points, shape.warps)) if capability == FEW_ROWS_CAPABILITY else None
     if fewer is None or rows > fewer[0]:
         return shape
     return shape._replace(rows=fewer[0], warps=fewer[1])
+
+
+def own_rows(rows: int, capability: str) -> int:
+    """Return how many rows' digits a program makes itself: 0 if rows are many, or if it was not measured."""
+    return OWN_ROWS if rows <= OWN_ROWS and capability == FEW_ROWS_CAPABILITY else 0
+
+
+def matrix_shape(expanded: bool, features: int) -> Shape:
+    """Return the block of a matrix of float64 functions: square for products, few rows for single features."""
+    block_features = 16 if features <= 16 else 32
+    return Shape(64, 64, block_features, 8, 3) if expanded else Shape(16, 128, block_features, 4, 3)
+
+
+def sum_shape(way: str, features: int, metric: str, precision: str) -> Shape:
+    """Return the block of a sum in a way without digits."""
+    if way == "expanded":
+        return matrix_shape(True, features)
+    if way == "columns":
+        return COLUMN_SHAPES[metric, precision]
+    if way == "products" and precision == "float32":
+        return Shape(128, 16, 16, warps=1, stages=3, by_points=True)
+    if way == "products":
+        return Shape(64, 32, 16, warps=1, stages=3, by_points=True)
+    if features <= FEW_FEATURES and precision != "float64":
+        return Shape(256, 16, 16, warps=4, stages=3, by_points=True)
+    if precision != "float64" and metric != "chi2":
+        return Shape(8, 128, 16, warps=1, stages=3)
+    return Shape(16, 128, 16, warps=4, stages=3)
 
 
 def digit_shape(features: int, shared: int, digits: int = DIGITS, first: Sequence[Shape] = ()) -> Shape | None:

@@ -20,6 +20,7 @@ from ...plan.plan import Parameters, Step
 from .cpu_function import PointMatrix
 from .cpu_fusion import SharedPoints, share_points
 from .function import PointFunction, digit_features
+from .launch import BLOCK_OF_DIGITS, matrix_shape
 from .metrics import expanded_metric, metric_by_features, point_profile
 from .near_zero import distance_block
 from .products import digit_block
@@ -27,7 +28,6 @@ from .row_digits import load_row_digits, rows_as_digits
 
 TABLES = ("shift", "factor", "points", "norms", "numbers", "table")
 DIGIT_TABLES = ("shift", "factor", "numbers", "offsets", "digits")
-BLOCK_OF_DIGITS = {"BLOCK_ROWS": 64, "BLOCK_POINTS": 64, "num_warps": 4, "num_stages": 1}
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -135,11 +135,14 @@ class Pairwise(PointFunction):
         return len(self.points)
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.values(inputs[0])
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), points = inputs, len(self.points)
         answer = torch.empty(x.shape[0], points, dtype=torch.float64)
-        for start, matrix in self.matrix.tiles(x.cpu()):
+        for start, matrix in self.matrix.tiles(x):
             answer[start : start + matrix.shape[0]] = matrix[:, :points]
-        return answer.to(x.device)
+        return answer
 
     @functools.cached_property
     def matrix(self) -> PointMatrix:
@@ -174,8 +177,9 @@ class Pairwise(PointFunction):
         if self.way() == "digits":
             self._launch_digits(parameters, inputs[0], output, rows)
             return
-        block_rows, block_points = self._block()
-        grid = (triton.cdiv(rows, block_rows), triton.cdiv(len(self.points), block_points))
+        (points, features), expanded = self.points.shape, self.expanded()
+        shape = matrix_shape(expanded, features)
+        grid = (triton.cdiv(rows, shape.rows), triton.cdiv(points, shape.points))
         pairwise_kernel[grid](
             inputs[0],
             **parameters,
@@ -184,11 +188,11 @@ class Pairwise(PointFunction):
             **self.constants(),
             PIECES=self.table.shape[0],
             TERMS=self.table.shape[1],
-            EXPANDED=self.expanded(),
-            BLOCK_FEATURES=16 if self.points.shape[1] <= 16 else 32,
-            BLOCK_ROWS=block_rows,
-            BLOCK_POINTS=block_points,
-            num_warps=8 if self.expanded() else 4,
+            EXPANDED=expanded,
+            BLOCK_FEATURES=shape.features,
+            BLOCK_ROWS=shape.rows,
+            BLOCK_POINTS=shape.points,
+            num_warps=shape.warps,
         )
 
     def _launch_digits(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
@@ -212,12 +216,8 @@ class Pairwise(PointFunction):
             **shape,
         )
 
-    def _block(self) -> tuple[int, int]:
-        """Return the rows and points of a block: square for matrix products, few rows for single features."""
-        return (64, 64) if self.expanded() else (16, 128)
-
     def reads_input_once(self) -> bool:
-        return self.way() != "digits" and len(self.points) <= self._block()[1]
+        return self.way() != "digits" and len(self.points) <= matrix_shape(self.expanded(), self.points.shape[1]).points
 
     def describe(self) -> str:
         return self.what()

@@ -30,22 +30,25 @@ from ...numerics.powers import whole
 from ...plan.devices import has_many_float64_units, shared_memory
 from ...plan.launch_shapes import capability
 from ...plan.plan import Operation, Parameters
-from ..linear.contraction import Contraction, target_block
+from ..linear.contraction import Contraction
+from ..linear.launch import target_block
 from .cpu_function import PointMatrix
-from .function import FEW_FEATURES, MOST_DIGIT_FEATURES, PointFunction, digit_features
+from .function import MOST_DIGIT_FEATURES, PointFunction, digit_features
 from .l1_chi2 import rows_as_columns
 from .l1_chi2_pairs import launch_column_pairs
 from .launch import (
     AT_ONCE,
-    COLUMN_SHAPES,
     DISTANCES,
     EXPONENTIAL_PAIRS,
+    FEW_FEATURES,
     MOST_BLOCK_POINTS,
     Shape,
     digit_shape,
     for_few_rows,
+    own_rows,
     parts_of_a_program,
     slots,
+    sum_shape,
 )
 from .pairs_host import NO_WEIGHT, fits, tables
 from .pairs_kernel import sums_of_pairs_kernel
@@ -58,7 +61,6 @@ MOST_PAIRS = 2**29  # numbers of points' digits
 EMULATED_ROWS, EMULATED_POINTS = 128, 2048  # at a time
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
 PAIR_TABLES = ("shift", "factor", "numbers", "digits", "offsets", "least", "weight", "intercept")
-OWN_ROWS = 16  # up to this many, a program makes their digits itself, which takes less time than a launch
 BY_TABLES = ("products", "digits", "columns")  # ways with the points' summands in a table
 
 
@@ -167,11 +169,17 @@ class PairwiseAffine(Contraction, PointFunction):
         return {"intercept": intercept.ravel()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        k, weight, size = self.values(inputs[0]), torch.tensor(self.weight), self.part_points()
+        parts = [slice(part * size, (part + 1) * size) for part in range(self.parts)]
+        sums = [k[:, points] @ weight[points] for points in parts]
+        return FUNCTIONS[self.function](torch.cat(sums, dim=1) + parameters["intercept"])
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         answer = self.no_sums(x.shape[0])
-        for start, k in self._plain[0].tiles(x.cpu()):
+        for start, k in self._plain[0].tiles(x):
             self.sum_tile(k, answer[start : start + k.shape[0]])
-        return self.finish_sums(parameters, answer).to(x.device)
+        return self.finish_sums(parameters, answer)
 
     def no_sums(self, rows: int) -> torch.Tensor:
         """Return zeros that the sums of `rows` rows will replace."""
@@ -192,7 +200,7 @@ class PairwiseAffine(Contraction, PointFunction):
 
     def finish_sums(self, parameters: Parameters, sums: torch.Tensor) -> torch.Tensor:
         """Apply the steps after the sums, in place, and return the result."""
-        sums += parameters["intercept"].cpu()
+        sums += parameters["intercept"]
         return sums if self.function == "identity" else apply(FUNCTIONS[self.function], sums)
 
     @functools.cached_property
@@ -221,9 +229,10 @@ class PairwiseAffine(Contraction, PointFunction):
         if self.precision != "float64":  # float64's parts are long, so a program makes one
             at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
             program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
-        own_rows = self._own_rows(device, rows) if way == "digits" else 0
+        own = way == "digits" and self.precision != "float32" and not self.by_distance()
+        program_rows = own_rows(rows, capability(device)) if own else 0
         row_digits, row_terms = parameters["digits"], parameters["numbers"]
-        if way == "digits" and not own_rows:
+        if way == "digits" and not program_rows:
             row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
         elif way == "columns":
             row_digits, row_terms = rows_as_columns(parameters, x, rows, self.metric)
@@ -233,7 +242,7 @@ class PairwiseAffine(Contraction, PointFunction):
             "PARTS": self.parts,
             "PART_POINTS": self.part_points(),
             "FUNCTION": self.function,
-            "OWN_ROWS": own_rows,
+            "OWN_ROWS": program_rows,
             "BLOCK_FEATURES": shape.features,
             "BLOCK_ROWS": shape.rows,
             "BLOCK_POINTS": shape.points,
@@ -268,29 +277,8 @@ class PairwiseAffine(Contraction, PointFunction):
             shape = digit_shape(digit_features(features), shared_memory(device), self.digits(), first)
             if shape is None:
                 way = "expanded" if self.expanded() else "features"
-        return way, for_few_rows(shape or self._shape(way), way, rows, capability(device))
-
-    def _own_rows(self, device: torch.device, rows: int) -> int:
-        """Return the number of rows whose digits a program makes itself: 0 if many, or if not measured to be faster."""
-        few = rows <= OWN_ROWS and capability(device) == "9.0"
-        return OWN_ROWS if few and self.precision != "float32" and not self.by_distance() else 0
-
-    def _shape(self, way: str) -> Shape:
-        """Return the block of a program in a way without digits."""
-        features = self.points.shape[1]
-        if way == "expanded":
-            return Shape(64, 64, 16 if features <= 16 else 32, warps=8, stages=3)
-        if way == "columns":
-            return COLUMN_SHAPES[self.metric, self.precision]
-        if way == "products" and self.precision == "float32":
-            return Shape(128, 16, 16, warps=1, stages=3, by_points=True)
-        if way == "products":
-            return Shape(64, 32, 16, warps=1, stages=3, by_points=True)
-        if features <= FEW_FEATURES and self.precision != "float64":
-            return Shape(256, 16, 16, warps=4, stages=3, by_points=True)
-        if self.precision != "float64" and self.metric != "chi2":
-            return Shape(8, 128, 16, warps=1, stages=3)
-        return Shape(16, 128, 16, warps=4, stages=3)
+        shape = shape or sum_shape(way, features, self.metric, self.precision)
+        return way, for_few_rows(shape, way, rows, capability(device))
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:
         (x,), size, count = inputs, self.part_points(), len(self.points)

@@ -11,8 +11,8 @@ import triton.language as tl
 from ...numerics.dot import rounded_product
 from ...numerics.fp16_digits import row_digits, squared_norm
 from ...plan.plan import Parameters
+from .launch import ROW_DIGITS_ROWS
 
-BLOCK_ROWS = 16
 TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves shorter rows as they are
 LARGEST_PLACE = tl.constexpr(1e15)  # the limit for float32 distances, so that no sum is a difference of infinities
 
@@ -103,7 +103,7 @@ def rows_as_digits(
     count, _, features = shape
     digits = torch.empty(count, rows, features, dtype=torch.float16, device=x.device)
     terms = torch.empty(3, rows, dtype=torch.float64, device=x.device)
-    rows_as_digits_kernel[(triton.cdiv(rows, BLOCK_ROWS),)](
+    rows_as_digits_kernel[(triton.cdiv(rows, ROW_DIGITS_ROWS),)](
         x=x,
         shift=parameters["shift"],
         factor=parameters["factor"],
@@ -115,7 +115,7 @@ def rows_as_digits(
         METRIC=metric,
         COUNT=count,
         BLOCK_FEATURES=features,
-        BLOCK_ROWS=BLOCK_ROWS,
+        BLOCK_ROWS=ROW_DIGITS_ROWS,
         num_warps=4,
     )
     return digits, terms

@@ -26,13 +26,11 @@ from ...format.errors import PlanError
 from ...numerics.dot import dot, rounded_product
 from ...plan.plan import Operation, Parameters
 from .cpu_norm import TriangularWeight
+from .launch import NORM_BLOCK
 from .norm_int8 import MOST_FEATURES, PART_TARGETS, emulated_norms, launch_digit_norm, weight_digits
 
 MOST_DIGITS = 2**27
 """The most numbers of a weight that is tried out; a larger one would take long."""
-
-BLOCK_ROWS = 64
-BLOCK_FEATURES = 32
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -105,12 +103,17 @@ class SquaredNorm(Operation):
         return {"offset": self.offset}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        y = inputs[0].double() @ torch.tensor(self.weight) + parameters["offset"]
+        squares = torch.nn.functional.pad(y.square(), (0, self._spare))
+        return squares.view(len(y), self.output_width(), PART_TARGETS).sum(2)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
-        return self.norms(parameters, len(x), rows_of(x.cpu())).to(x.device)
+        return self.norms(parameters, len(x), rows_of(x))
 
     def norms(self, parameters: Parameters, rows: int, source: Source) -> torch.Tensor:
         """Return the parts `[rows, parts]` of `rows` rows in plain torch."""
-        offset, parts = parameters["offset"].cpu(), self.output_width()
+        offset, parts = parameters["offset"], self.output_width()
         answer = torch.empty(rows, parts, dtype=torch.float64)
         for start, tile in self._plain.products(rows, source):
             if self._has_offset:
@@ -130,7 +133,7 @@ class SquaredNorm(Operation):
             launch_digit_norm(parameters, inputs[0], output, rows)
             return
         (features, targets), parts = self.weight.shape, self.output_width()
-        squared_norm_kernel[(parts, triton.cdiv(rows, BLOCK_ROWS))](
+        squared_norm_kernel[(parts, triton.cdiv(rows, NORM_BLOCK["BLOCK_ROWS"]))](
             inputs[0],
             weight=parameters["weight"],
             offset=parameters["offset"],
@@ -140,11 +143,8 @@ class SquaredNorm(Operation):
             TARGETS=targets,
             PARTS=parts,
             TRIANGULAR=self.triangular,
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_FEATURES=BLOCK_FEATURES,
             PART_TARGETS=PART_TARGETS,
-            num_warps=4,
-            num_stages=4,
+            **NORM_BLOCK,
         )
 
     @property

@@ -16,6 +16,8 @@ import torch
 import triton
 import triton.language as tl
 
+from .launch import COUNTS_BLOCK, COUNTS_COLUMNS
+
 MOST_BORDERS = 127
 """The most borders of a column."""
 
@@ -23,9 +25,6 @@ ROWS_IN_WORD = 4
 
 FOUR_BYTES = 0x01010101
 """The factor that copies a byte to every byte of a word."""
-
-BLOCK_COLUMNS, BLOCK = 32, 1024
-"""The most columns, and the most counts, that a program makes."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -102,8 +101,8 @@ def launch_counts(x: torch.Tensor, asked: torch.Tensor, borders: torch.Tensor, r
     columns, together = len(asked), ROWS_IN_WORD * words
     counts = torch.empty(triton.cdiv(rows, together), columns, words, dtype=torch.int32, device=x.device)
     if columns:
-        filled, block_columns = len(counts) * together, min(triton.next_power_of_2(columns), BLOCK_COLUMNS)
-        block_rows = BLOCK // block_columns
+        filled, block_columns = len(counts) * together, min(triton.next_power_of_2(columns), COUNTS_COLUMNS)
+        block_rows = COUNTS_BLOCK // block_columns
         count_borders_kernel[(triton.cdiv(filled, block_rows), triton.cdiv(columns, block_columns))](
             x=x,
             asked=asked,

@@ -27,6 +27,18 @@ MOST_WRITES = 4
 MOST_SHALLOW = 2**12
 """The largest mean number of nodes of trees that are not deep."""
 
+LINEAR_ROWS, LINEAR_TREES = 4, 32
+"""Rows of a program of linear leaves, and trees of which it computes leaves together.
+
+The number of trees is the same for any batch, since their sums are added across lanes.
+"""
+
+LEAVES_BLOCK = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32, "num_warps": 4}
+"""The block of a program that writes which leaves rows reach."""
+
+COUNTS_BLOCK, COUNTS_COLUMNS = 1024, 32
+"""The border counts that a program makes, and the most columns of them."""
+
 
 class Tile(NamedTuple):
     """The work that a program does at a time."""

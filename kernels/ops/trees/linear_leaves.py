@@ -20,11 +20,7 @@ import triton.language as tl
 from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-
-BLOCK_ROWS = 4
-
-BLOCK_TREES = 32
-"""Trees whose leaves a program computes together, for any batch, since their sums are added across lanes."""
+from .launch import LINEAR_ROWS, LINEAR_TREES
 
 TILE_TERMS = 2**17
 """Products that plain torch holds at a time."""
@@ -107,16 +103,28 @@ class LinearLeaves(Operation):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         leaves, x = inputs
+        x = torch.nn.functional.pad(x.double(), (1, 0))  # column 0 stands for no feature
+        total = torch.zeros(len(x), 1, dtype=torch.float64)
+        for leaf in leaves.long().clamp(0, len(self.constant) - 1).T:
+            numbers, weights = x.gather(1, parameters["feature"][leaf]), parameters["coefficient"][leaf]
+            y = parameters["constant"][leaf]
+            for number, weight in zip(numbers.T, weights.T, strict=True):
+                y = y + number * weight
+            total[:, 0] += torch.where(numbers.isnan().any(1), parameters["value"][leaf], y)
+        return total
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        leaves, x = inputs
         constant, value, feature, coefficient = (
             parameters[name] for name in ("constant", "value", "feature", "coefficient")
         )
         (rows, trees), terms = leaves.shape, feature.shape[1]
-        answer = torch.empty(rows, 1, dtype=torch.float64, device=x.device)
+        answer = torch.empty(rows, 1, dtype=torch.float64)
         tile = max(TILE_TERMS // max(trees * terms, 1), 1)
         for start in range(0, rows, tile):
             leaf = leaves[start : start + tile].long().clamp_(0, len(constant) - 1).view(-1)
             part = x[start : start + tile].double()
-            padded = torch.cat([torch.zeros(len(part), 1, dtype=part.dtype, device=x.device), part], dim=1)
+            padded = torch.cat([torch.zeros(len(part), 1, dtype=part.dtype), part], dim=1)
             column = feature.index_select(0, leaf).view(len(part), -1)
             numbers = padded.gather(1, column).view(-1, terms)
             products = coefficient.index_select(0, leaf).mul_(numbers)
@@ -130,7 +138,7 @@ class LinearLeaves(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         leaves, x = inputs
-        linear_leaves_kernel[(triton.cdiv(rows, BLOCK_ROWS),)](
+        linear_leaves_kernel[(triton.cdiv(rows, LINEAR_ROWS),)](
             leaves=leaves,
             x=x,
             **parameters,
@@ -140,8 +148,8 @@ class LinearLeaves(Operation):
             TREES=leaves.shape[1],
             LEAVES=len(self.constant),
             TERMS=self.feature.shape[1],
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_TREES=BLOCK_TREES,
+            BLOCK_ROWS=LINEAR_ROWS,
+            BLOCK_TREES=LINEAR_TREES,
             num_warps=4,
         )
 

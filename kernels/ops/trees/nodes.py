@@ -1,8 +1,6 @@
-"""Decision trees as arrays: the packing of nodes and leaves, and the descent in plain torch."""
+"""Decision trees as arrays: the packing of nodes and leaves, and the descent of rows."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import torch
@@ -142,87 +140,33 @@ def integer_leaves(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, 
     return whole, np.ldexp(1.0, exponent)
 
 
-class Descent:
-    """Trees in the form that plain torch descends. A leaf is its own left child, and sends no number to the right.
+def descend_rows(
+    x: torch.Tensor,
+    feature: np.ndarray,
+    threshold: np.ndarray,
+    child: np.ndarray,
+    flags: np.ndarray,
+    sets: np.ndarray,
+    roots: np.ndarray,
+    rounding: str,
+) -> torch.Tensor:
+    """Return the row of `values` that each row of `x` reaches in each tree, int64 `[rows, trees]`, node by node.
 
     The arrays are those of a tree ensemble.
     """
-
-    def __init__(
-        self,
-        feature: np.ndarray,
-        threshold: np.ndarray,
-        child: np.ndarray,
-        flags: np.ndarray,
-        sets: np.ndarray,
-        roots: np.ndarray,
-        rounding: str = "trunc",
-    ) -> None:
-        self._rounding = rounding
-        inner = feature >= 0
-        arrays = {
-            "feature": np.maximum(feature, 0),
-            "threshold": np.where(inner, threshold, threshold.dtype.type(np.inf)),
-            "left": np.where(inner, child, np.arange(len(child), dtype=np.int32)),
-            "leaf": child,
-            "away": inner & (flags & MISSING_LEFT == 0),
-            "set": np.where(inner & (flags & CATEGORICAL > 0), threshold, -1).astype(np.int32)
-            if len(sets)
-            else child[:0],
-            "sets": sets,
-            "roots": roots.astype(np.int32),
-        }
-        self._arrays = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
-
-    def find_leaves(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the number of the leaf that each row reaches in each tree, int32 `[trees · rows]`.
-
-        Every lane takes a step at a time. When half of them have arrived, the others continue without these.
-
-        Args:
-            x: `[rows, features]`, of the thresholds' dtype.
-        """
-        arrays = self._arrays
-        left, feature, threshold, roots = (arrays[name] for name in ("left", "feature", "threshold", "roots"))
-        rows, columns = len(x), x.T.contiguous()
-        numbers, special = columns.view(-1), len(arrays["sets"]) > 0 or bool(x.isnan().any())
-        root = roots.repeat_interleave(rows)
-        value = columns.index_select(0, feature.index_select(0, roots))
-        right = value > threshold.index_select(0, roots)[:, None]
-        if special:
-            right = self._right_of_special(right.view(-1), value.view(-1), root)
-        node = left.index_select(0, root).add_(right.view(-1))
-        row = torch.arange(rows, dtype=torch.int32).repeat(len(roots))
-        end, lane = node, None
-        for step in itertools.count():
-            below = left.index_select(0, node)
-            if step % 2:
-                going = below != node
-                count = int(going.count_nonzero())
-                if 2 * count < len(node) or not count:
-                    if lane is None:
-                        end = node
-                    else:
-                        end.index_copy_(0, lane, node)  # lanes that continue are overwritten later
-                    if not count:
-                        return arrays["leaf"].index_select(0, end)
-                    there = going.nonzero().view(-1)
-                    lane = there if lane is None else lane.index_select(0, there)
-                    row, node, below = (values.index_select(0, there) for values in (row, node, below))
-            value = numbers.index_select(0, feature.index_select(0, node).mul_(rows).add_(row))
-            right = value > threshold.index_select(0, node)
-            if special:
-                right = self._right_of_special(right, value, node)
-            node = below.add_(right)
-        raise AssertionError
-
-    def _right_of_special(self, right: torch.Tensor, value: torch.Tensor, node: torch.Tensor) -> torch.Tensor:
-        """Return `right` with the decisions about NaN, and those of nodes that ask for a category."""
-        sets = self._arrays["sets"]
+    limits, last = torch.tensor(threshold), 32 * sets.shape[1] - 1
+    x, feature_of, left = x.to(limits.dtype), torch.tensor(feature).long(), torch.tensor(child).long()
+    missing_left, categorical = (torch.tensor(flags & flag > 0) for flag in (MISSING_LEFT, CATEGORICAL))
+    words = torch.tensor(sets)
+    node = torch.tensor(roots).long().repeat(len(x), 1)
+    while (inner := feature_of[node] >= 0).any():
+        value = x.gather(1, feature_of[node].clamp(0))
+        goes_left = value <= limits[node]
         if len(sets):
-            number, last = self._arrays["set"].index_select(0, node), 32 * sets.shape[1] - 1
-            known = (value > -1 if self._rounding == "trunc" else value >= 0) & (value < last)
-            category = torch.where(known, value, last).long()
-            word = sets.view(-1).index_select(0, number.clamp_min(0).long() * sets.shape[1] + (category >> 5))
-            right = torch.where(number >= 0, (word >> (category & 31)) & 1 == 0, right)
-        return torch.where(value.isnan(), self._arrays["away"].index_select(0, node), right)
+            whole = value.trunc() if rounding == "trunc" else value.floor()
+            category = torch.where((whole >= 0) & (whole < last), whole, last).long()
+            chosen = words[torch.where(categorical[node], limits[node], 0).long(), category // 32]
+            goes_left = torch.where(categorical[node], chosen >> category % 32 & 1 == 1, goes_left)
+        goes_left = torch.where(value.isnan(), missing_left[node], goes_left)
+        node = torch.where(inner, left[node] + ~goes_left, node)
+    return left[node]

@@ -112,11 +112,23 @@ class SymmetricTrees(Operation):
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        threshold = torch.tensor(self.threshold)
+        value = inputs[0].to(threshold.dtype)[:, self.feature]
+        answers = torch.where(value.isnan(), torch.tensor(self.missing) > 0, value > threshold)  # [rows, questions]
+        total = torch.zeros(len(value), self.values.shape[1], dtype=torch.int64)
+        for asked, first in zip(
+            np.split(self.asked, np.cumsum(self.depth)[:-1]), parameters["first_leaf"], strict=True
+        ):
+            leaf = first + (answers[:, asked] * 2 ** torch.arange(len(asked))).sum(1)
+            total += parameters["leaves"][:, leaf].T
+        return FUNCTIONS[self.function](parameters["baseline"] + total * parameters["unit"])
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), questions = inputs, self._questions
-        sums = torch.empty(len(x), self.values.shape[1], dtype=torch.int64, device=x.device)
+        sums = torch.empty(len(x), self.values.shape[1], dtype=torch.int64)
         tile = max(min(ROWS, LARGEST_TILE // max(x.shape[1], len(self.feature), 1)), 1)
         for part, out in zip(x.split(tile), sums.split(tile), strict=True):
-            self._add_up(parameters, questions.answers(part.to("cpu", questions.threshold.dtype)), out.T)
+            self._add_up(parameters, questions.answers(part.to(questions.threshold.dtype)), out.T)
         return FUNCTIONS[self.function](parameters["baseline"] + sums * parameters["unit"])
 
     def _add_up(self, parameters: Parameters, answers: torch.Tensor, sums: torch.Tensor) -> None:
@@ -131,7 +143,7 @@ class SymmetricTrees(Operation):
                 byte = answers.index_select(0, asked[level])
                 for bit, question in enumerate(asked[level + 1 : level + 8], 1):
                     byte.add_(answers.index_select(0, question), alpha=1 << bit)
-                leaf.add_(byte.view(-1).to(start.device, torch.int32), alpha=1 << level)
+                leaf.add_(byte.view(-1).to(torch.int32), alpha=1 << level)
             for total, held in zip(sums, leaves, strict=True):
                 total.add_(held.index_select(0, leaf).view(len(start), rows).sum(0))
 

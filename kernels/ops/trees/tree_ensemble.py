@@ -30,6 +30,7 @@ forms of nodes make the same decisions.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -41,15 +42,16 @@ import triton.language as tl
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
+from .cpu_descent import Descent
 from .cpu_quickscorer import Cells, build_cells
 from .float32_sum import check_ordered, fill_groups, launch_ordered, leaf_bits, ordered_sum
 from .integer_sum import launch_sum
-from .launch import MOST_PLAIN, tree_tile
+from .launch import LEAVES_BLOCK, MOST_PLAIN, tree_tile
 from .nodes import (
     ROUNDINGS,
-    Descent,
     check_trees,
     depths,
+    descend_rows,
     integer_leaves,
     leaf_starts,
     node_layout,
@@ -60,7 +62,7 @@ from .traverse import descend, rows_of_lanes
 from .two_level_nodes import Quads, pack_quads
 
 LANES = 2**15
-"""Leaf values that the torch reference looks up at a time."""
+"""Leaf values that a CPU looks up at a time."""
 
 LARGEST_TILE = 2**22
 """The most numbers of the rows of such a tile."""
@@ -241,13 +243,31 @@ class TreeEnsemble(Operation):
         return {"values": self.values} if self.output == "each" else {}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        leaf = descend_rows(
+            inputs[0], self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, self.rounding
+        )  # [rows, trees]
+        if self.output == "each":
+            return parameters["values"][leaf].flatten(1)
+        if self.output == "leaves":
+            return torch.zeros(len(leaf), self._width, dtype=torch.float64).scatter_(1, leaf, 1.0)
+        if self.output == "sum":
+            total = parameters["leaves"][leaf].sum(1)
+            return FUNCTIONS[self.function]((parameters["baseline"] + total * parameters["unit"]) / self.divisor)
+        values = torch.tensor(self.values)
+        total = torch.tensor(self.baseline).view(-1, values.shape[1]).repeat(len(leaf), 1, 1)  # [rows, groups, W]
+        for group, (first, end) in enumerate(itertools.pairwise(self.starts.tolist())):
+            for tree in range(first, end):
+                total[:, group] += values[leaf[:, tree]]
+        return FUNCTIONS[self.function](total.flatten(1).double())
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         trees, outputs = len(self.roots), self.values.shape[1]
         dtype = torch.float32 if self.threshold.dtype == np.float32 else torch.float64
-        answer = torch.empty(len(x), self._width, dtype=torch.float64, device=x.device)
+        answer = torch.empty(len(x), self._width, dtype=torch.float64)
         tile = max(min(LANES // (trees * max(outputs, 1)), LARGEST_TILE // x.shape[1]), 1)
         for part, out in zip(x.split(tile), answer.split(tile), strict=True):
-            leaf = self._find_leaves(part.to("cpu", dtype)).to(x.device)  # [trees · rows]
+            leaf = self._find_leaves(part.to(dtype))  # [trees · rows]
             if self.output == "sum":
                 total = parameters["leaves"].index_select(0, leaf).view(trees, len(part), outputs).sum(0)
                 y = (parameters["baseline"] + total * parameters["unit"]) / self.divisor
@@ -275,8 +295,8 @@ class TreeEnsemble(Operation):
             launch_ordered(parameters, x, output, rows, layout, self.function)
             return
         if self.output == "leaves":
-            block = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32}
-            tree_leaves_kernel[(triton.cdiv(rows, 64), trees)](**values, LEAVES=leaves, **layout, **block, num_warps=4)
+            grid = (triton.cdiv(rows, LEAVES_BLOCK["BLOCK_ROWS"]), trees)
+            tree_leaves_kernel[grid](**values, LEAVES=leaves, **layout, **LEAVES_BLOCK)
             return
         if self.output == "sum":
             launch_sum(parameters, x, output, rows, layout, self.divisor, self.function)

@@ -15,7 +15,7 @@ from benchmarks.gpu.launch_shapes import Bench, on_device, run, write
 from benchmarks.gpu.shape_classes import OPERATIONS, Model, ShapeClass, grid, shape_classes
 from benchmarks.timing import Timing
 from triton_regressors.kernels.ops.linear.affine import Affine
-from triton_regressors.kernels.ops.linear.affine_kernel import affine_shape
+from triton_regressors.kernels.ops.linear.launch import affine_shape
 
 
 def toy(*candidates: dict[str, int]) -> ShapeClass:

@@ -55,7 +55,7 @@ def test_a_plan_without_choices_is_left_alone() -> None:
 def test_the_error_is_that_of_the_outputs_and_of_all_choices_together() -> None:
     """A later step may enlarge a step's error, as a root does next to zero."""
     form = operations.quadratic(4)
-    zero = operations.run_reference(form, [X])[7]
+    zero = operations.run_on_cpu(form, [X])[7]
     errors = []
     for function in ("identity", "cbrt"):
         steps = Step(form, ("X",), "v"), Step(Affine(np.ones((1, 1)), -zero, function), ("v",), "y")

@@ -139,7 +139,7 @@ def test_rows_on_the_device_give_the_bits_of_staged_ones(
     there = torch.from_numpy(X).to(DEVICE)
     found = {}
     for first, count in ((0, 1), (1, 17), (0, 64), (3, 64), (0, 65), (1, 100), (0, 3 * MAX_ROWS), (1, 17)):
-        answers = executor.answer_on_device(there[first : first + count], outputs)
+        answers = executor.resident.answer(there[first : first + count], outputs)
         assert answers is not None
         found[first, count] = answers
     for (first, count), answers in found.items():
@@ -154,20 +154,20 @@ def test_what_rows_on_the_device_may_not_hold_is_found(make: Make, count: int) -
     for value, column, allowed in ((np.nan, 2, True), (np.nan, 3, False), (np.inf, 2, False), (-np.inf, 0, False)):
         wrong = X.clone()
         wrong[count - 1, column] = value
-        assert (executor.answer_on_device(wrong, ("y",)) is not None) == allowed
-        assert executor.answer_on_device(X, ("y",)) is not None
+        assert (executor.resident.answer(wrong, ("y",)) is not None) == allowed
+        assert executor.resident.answer(X, ("y",)) is not None
 
 
 def test_a_number_of_rows_that_was_met_is_prepared(make: Make) -> None:
     executor, X, outputs = make(PLANS["several readers"]), torch.from_numpy(rows(150)).to(DEVICE), ("y", "scaled")
-    wanted = executor.answer_on_device(X, outputs)
+    wanted = executor.resident.answer(X, outputs)
     assert wanted is not None
-    assert executor.prepared(17, outputs) is executor.prepared(150, outputs) is None
-    executor.answer_on_device(X[:20], outputs)
-    prepared = executor.prepared(17, outputs)
+    assert executor.resident.prepared(17, outputs) is executor.resident.prepared(150, outputs) is None
+    executor.resident.answer(X[:20], outputs)
+    prepared = executor.resident.prepared(17, outputs)
     assert prepared is not None
-    assert prepared is executor.prepared(32, outputs)
-    assert executor.prepared(33, outputs) is executor.prepared(17, ("y",)) is None
+    assert prepared is executor.resident.prepared(32, outputs)
+    assert executor.resident.prepared(33, outputs) is executor.resident.prepared(17, ("y",)) is None
     wrong = X.clone()
     wrong[3, 0] = torch.nan
     flat = prepared(X[:9], True)
@@ -196,19 +196,19 @@ def test_answers_are_searched_where_they_tell_what_rows_hold(
         Resident, "_search", lambda self, x, nan: (searched.append(list(x.shape)), search(self, x, nan=nan))[1]
     )
     X, executor = torch.from_numpy(rows(150)).to(DEVICE), make(plan, ())
-    assert executor.answer_on_device(X, ("y",)) is not None
+    assert executor.resident.answer(X, ("y",)) is not None
     assert searched == [[150, targets]]
     for value, allowed in ((torch.nan, False), (-torch.inf, False), (3.4e38, True)):
         wrong = X.clone()
         wrong[149] = value
-        answers = executor.answer_on_device(wrong, ("y",))
+        answers = executor.resident.answer(wrong, ("y",))
         assert (answers is not None) == allowed
         assert answers is None or not bool(answers["y"][149].isfinite().any())
-        assert executor.answer_on_device(X, ("y",)) is not None
+        assert executor.resident.answer(X, ("y",)) is not None
     assert searched == [[150, targets]] + [[150, targets], [150, 5], [150, targets]] * 3
     searched.clear()
-    make(plan, (2,)).answer_on_device(X, ("y",))
-    make(PLANS["several readers"], ()).answer_on_device(X, ("y",))
+    make(plan, (2,)).resident.answer(X, ("y",))
+    make(PLANS["several readers"], ()).resident.answer(X, ("y",))
     assert searched == [[150, 5]] * 2
 
 
@@ -216,7 +216,7 @@ def test_only_what_gathers_reads_rows_on_the_device(make: Make) -> None:
     plan = PLANS["one step"]
     executor = KernelExecutor(plan, Staging(MAX_ROWS, 5, "float32", pinned=False), DEVICE)
     with pytest.raises(PlanError, match="Only an executor with a gathering on this device"):
-        executor.answer_on_device(torch.zeros(3, 5, device=DEVICE), ("y",))
+        executor.resident.answer(torch.zeros(3, 5, device=DEVICE), ("y",))
 
 
 @pytest.mark.gpu
@@ -228,7 +228,7 @@ def test_rows_are_read_on_the_stream_that_makes_them(by: str, make: Make, monkey
     executor = make(PLANS["one step"])
     for count in (40, 150):
         X = torch.from_numpy(rows(count)).to(DEVICE)
-        wanted = executor.answer_on_device(X, ("y",))
+        wanted = executor.resident.answer(X, ("y",))
         side, other, late = torch.cuda.Stream(DEVICE), torch.cuda.Stream(DEVICE), torch.full_like(X, torch.nan)
         torch.cuda.synchronize(DEVICE)
         with torch.cuda.stream(other):
@@ -236,7 +236,7 @@ def test_rows_are_read_on_the_stream_that_makes_them(by: str, make: Make, monkey
         with torch.cuda.stream(side):
             torch.cuda._sleep(20_000_000)
             late.copy_(X)
-            found = executor.answer_on_device(late, ("y",))
+            found = executor.resident.answer(late, ("y",))
         assert not other.query()
         assert wanted is not None
         assert found is not None

@@ -44,12 +44,12 @@ def rows(count: int, width: int = 5, seed: int = 0) -> np.ndarray:
 
 
 def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
-    """Compute the plan with the references, one after another."""
+    """Compute the plan's operations as a CPU does, one after another."""
     values = {"X": torch.from_numpy(X)}
     for step in plan.steps:
         parameters = {name: torch.from_numpy(array) for name, array in step.operation.plain_parameters().items()}
         inputs = [values[name] for name in step.inputs]
-        values[step.output] = step.operation.reference(parameters, *inputs)
+        values[step.output] = step.operation.compute_on_cpu(parameters, *inputs)
     return {output: values[value].numpy() for output, value in plan.outputs.items()}
 
 
@@ -107,10 +107,10 @@ def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkey
     captured.warm_up([outputs])
     for count in (1, 17, 64, 65, 100, 129, 150):
         for runner in (launched, captured):
-            answers = runner.launch(np.split(X[:count], [9, 10, 40]), count, outputs)
+            answers = runner.executor.launch(np.split(X[:count], [9, 10, 40]), count, outputs)
             searched: list[bytes] = []
             monkeypatch.setattr(Allowed, "holds", lambda _, numbers, seen=searched: seen.append(numbers.tobytes()))
-            runner.allowed(count, Allowed(X.shape[1], ()))
+            runner.executor.allowed(count, Allowed(X.shape[1], ()).holds)
             for output in outputs:
                 assert answers.arrays[output].tobytes() == whole[output][:count].tobytes()
             assert searched == [X[:count].tobytes()]
@@ -121,8 +121,9 @@ def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkey
 def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several threads, a matrix library gives each a share of a tile, and rounds its last rows differently."""
     used: list[int] = []
-    reference = Affine.reference
-    monkeypatch.setattr(Affine, "reference", lambda *given: used.append(torch.get_num_threads()) or reference(*given))
+    compute = Affine.compute_on_cpu
+    counted = lambda *given: used.append(torch.get_num_threads()) or compute(*given)  # noqa: E731
+    monkeypatch.setattr(Affine, "compute_on_cpu", counted)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -135,8 +136,8 @@ def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch
 def test_requests_are_staged_one_below_the_other(any_engine: str) -> None:
     runner, X = Runner(ONE_STEP, engine=any_engine, max_rows=32), rows(20)
     whole = runner.predict(X)["y"]
-    answers = runner.launch([X[:3], X[3:3], X[3:4], X[4:]], 20)
-    runner.wait()
+    answers = runner.executor.launch([X[:3], X[3:3], X[3:4], X[4:]], 20, ("y",))
+    runner.executor.wait()
     assert answers.arrays["y"].tobytes() == answers.tensors["y"].numpy().tobytes() == whole.tobytes()
 
 

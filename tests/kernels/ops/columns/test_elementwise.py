@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.operations import affine, inputs_for, run_kernel, run_reference
+from tests.kernels.operations import affine, inputs_for, run_kernel, run_on_cpu, run_reference
 from triton_regressors.exporter.estimators.preprocessing import FUNCTIONS as KNOWN
 from triton_regressors.kernels.numerics.functions import FUNCTIONS
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
@@ -103,9 +103,10 @@ def test_there_is_an_exact_value_for_every_function() -> None:
     assert set(EXACT) == set(FUNCTIONS) == set(NUMPY)
 
 
-def run_both(op: Elementwise | Affine, x: np.ndarray, device: torch.device) -> dict[str, np.ndarray]:
+def run_all(op: Elementwise | Affine, x: np.ndarray, device: torch.device) -> dict[str, np.ndarray]:
     with np.errstate(over="ignore"):
-        return {"kernel": run_kernel(op, [x], device), "reference": run_reference(op, [x]).astype(np.float32)}
+        found = {"reference": run_reference(op, [x]), "cpu": run_on_cpu(op, [x])}
+        return {"kernel": run_kernel(op, [x], device)} | {name: y.astype(np.float32) for name, y in found.items()}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -114,7 +115,7 @@ def test_answer_is_the_float32_nearest_to_the_exact_one(device: torch.device, na
     with mpmath.workdps(50):
         exact = [EXACT[name](mpmath.mpf(float(value))) for value in x[:, 0]]
     ulp = np.spacing(np.abs(np.array([float(value) for value in exact], dtype=np.float32)))
-    for which, found in run_both(Elementwise(name), x, device).items():
+    for which, found in run_all(Elementwise(name), x, device).items():
         with mpmath.workdps(50):
             errors = [
                 float(abs(mpmath.mpf(float(y)) - value) / mpmath.mpf(float(unit)))
@@ -128,7 +129,7 @@ def test_answer_is_the_float32_nearest_to_the_exact_one(device: torch.device, na
 def test_special_values_are_as_in_numpy(device: torch.device, name: str) -> None:
     with np.errstate(all="ignore"):
         expected = NUMPY[name](SPECIAL.astype(np.float64)).astype(np.float32)
-    for which, found in run_both(Elementwise(name), SPECIAL[:, None], device).items():
+    for which, found in run_all(Elementwise(name), SPECIAL[:, None], device).items():
         np.testing.assert_allclose(found[:, 0], expected, rtol=1e-7, atol=0, err_msg=which)
 
 
@@ -143,7 +144,7 @@ def test_function_at_the_end_of_an_affine_map(device: torch.device, name: str) -
     assert finite.sum() >= 5
     ulp = np.spacing(np.abs(expected[finite]).astype(np.float32))
     with np.errstate(all="ignore"):
-        for which, found in run_both(op, x, device).items():
+        for which, found in run_all(op, x, device).items():
             assert (np.abs(found[finite, 0] - expected[finite]) <= 0.55 * ulp).all(), which
             assert np.isnan(found[~finite, 0]).all() or np.isinf(expected[~finite]).any(), which
 
@@ -152,5 +153,5 @@ def test_function_at_the_end_of_an_affine_map(device: torch.device, name: str) -
 def test_clip(device: torch.device, low: float | None, high: float | None) -> None:
     x = np.array([[-2.0, -0.5, -0.0, 0.1, 0.25, 7.0, np.inf, -np.inf, np.nan]], dtype=np.float32)
     expected = x if low is None and high is None else np.clip(x, low, high).astype(np.float32)
-    for which, found in run_both(Elementwise("identity", low, high), x, device).items():
+    for which, found in run_all(Elementwise("identity", low, high), x, device).items():
         np.testing.assert_array_equal(found, expected, err_msg=which)

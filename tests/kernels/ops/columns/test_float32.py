@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.operations import run_kernel, run_reference
+from tests.kernels.operations import run_kernel, run_on_cpu, run_reference
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.scale import Scale
@@ -19,6 +19,7 @@ A, B = RNG.normal(1, 2, 5), RNG.uniform(0.3, 3, 5)
 def check(operation: Operation, expected: np.ndarray, device: str) -> None:
     assert expected.dtype == np.float32
     assert np.array_equal(run_reference(operation, [X.astype(np.float64)]), expected)
+    assert np.array_equal(run_on_cpu(operation, [X.astype(np.float64)]), expected)
     for dtype in (torch.float32, torch.float64):
         assert np.array_equal(run_kernel(operation, [X], device, dtype), expected)
 
@@ -47,6 +48,7 @@ def test_some_columns_are_rounded(device: str) -> None:
     rows = X.astype(np.float64) * (1 + 1e-9)
     expected = np.where(rounded, rows.astype(np.float32), rows)
     assert np.array_equal(run_reference(Float32(rounded), [rows]), expected)
+    assert np.array_equal(run_on_cpu(Float32(rounded), [rows]), expected)
     assert np.array_equal(run_kernel(Float32(rounded), [rows], device, torch.float64), expected)
     with pytest.raises(PlanError, match=r"^float32: rounded must be uint8 \[4\] or \[0\]"):
         Float32(rounded).check(4)

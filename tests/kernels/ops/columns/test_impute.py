@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.operations import run_kernel, run_reference
+from tests.kernels.operations import run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_lookup import impute, impute_sequence
 from tests.kernels.test_ops import drawn, rows, seeds
 from triton_regressors.kernels.format.errors import PlanError
@@ -49,6 +49,7 @@ def test_impute(
         y = np.where(is_missing(y, missing), op.fill, y)
         y = np.hstack([y, is_missing(x[:, op.indicators].astype(np.float64), missing)])
         assert np.array_equal(run_reference(op, [x]), y)
+        assert np.array_equal(run_on_cpu(op, [x]), y)
         assert np.array_equal(run_kernel(op, [x], device, torch.float64), y)
         assert within_half_ulp(run_kernel(op, [x], device), y)
 
@@ -56,14 +57,14 @@ def test_impute(
 def test_a_missing_number_is_compared_in_float64(device: torch.device) -> None:
     op = Impute(np.array([0]), np.array([7.0]), np.array([0]), missing=0.1)
     x = np.array([[0.1], [np.nextafter(0.1, 1)], [np.float32(0.1)]])
-    for found in (run_reference(op, [x]), run_kernel(op, [x], device, torch.float64)):
+    for found in (run_reference(op, [x]), run_on_cpu(op, [x]), run_kernel(op, [x], device, torch.float64)):
         assert np.array_equal(found, [[7.0, 1.0], [x[1, 0], 0.0], [x[2, 0], 0.0]])
 
 
 def test_nan_passes_where_a_number_is_missing(device: torch.device) -> None:
     op = Impute(np.array([0]), np.array([7.0]), np.array([0]), missing=-1.0)
     x = np.array([[-1.0], [np.nan]], dtype=np.float32)
-    for found in (run_reference(op, [x]), run_kernel(op, [x], device)):
+    for found in (run_reference(op, [x]), run_on_cpu(op, [x]), run_kernel(op, [x], device)):
         assert np.array_equal(found, [[7.0, 1.0], [np.nan, 0.0]], equal_nan=True)
 
 
@@ -104,6 +105,7 @@ def test_impute_sequence(
         y = sequence_by_hand(op, arrays[0], arrays[1], arrays[2] if added else None)
         allowed = 1e-14 * scale * (width + 8) * (updates + 1)
         assert np.allclose(run_reference(op, arrays), y, rtol=0, atol=allowed)
+        assert np.allclose(run_on_cpu(op, arrays), y, rtol=0, atol=allowed)
         assert np.allclose(run_kernel(op, arrays, device, torch.float64), y, rtol=0, atol=allowed)
         assert within_half_ulp(run_kernel(op, arrays, device), y, allowed)
 
@@ -119,16 +121,16 @@ def test_an_update_reads_what_the_one_before_it_wrote(device: torch.device) -> N
     x = np.array([[n, 9.0, n], [n, 9.0, 4.0], [3.0, 9.0, n], [3.0, 9.0, 4.0]], dtype=np.float32)
     z = np.array([[0.0, 2.0], [4.0, 2.0], [0.0, 3.0], [4.0, 3.0]])
     y = [[5.0, 6.0], [4.0, 8.0], [3.0, 3.0], [4.0, 3.0]]
-    for found in (run_reference(op, [x, z]), run_kernel(op, [x, z], device)):
+    for found in (run_reference(op, [x, z]), run_on_cpu(op, [x, z]), run_kernel(op, [x, z], device)):
         assert found.tolist() == y
 
 
 @pytest.mark.parametrize("width", [1, 33, 1500])
-def test_reference_row_bits_do_not_depend_on_the_place_in_a_tile(width: int) -> None:
+def test_row_bits_on_a_cpu_do_not_depend_on_the_place_in_a_tile(width: int) -> None:
     op = impute_sequence(width, width, 3)
     x = np.full((1100, width), np.nan, dtype=np.float32)
     z = np.repeat(np.random.default_rng(0).standard_normal((1, width)), 1100, axis=0)
-    found = run_reference(op, [x, z])
+    found = run_on_cpu(op, [x, z])
     assert (found == found[0]).all()
 
 

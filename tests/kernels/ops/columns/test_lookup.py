@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.operations import run_kernel, run_reference
+from tests.kernels.operations import run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_lookup import lookup
 from tests.kernels.test_ops import drawn, rows, seeds
 from triton_regressors.kernels.format.errors import PlanError
@@ -45,11 +45,13 @@ def check(op: Lookup, x: np.ndarray, device: torch.device) -> None:
     y = expected(op, x)
     allowed = len(op.columns) * 2.0**-52 * np.abs(op.table).max() * len(op.columns) if op.summed else 0.0
     assert np.allclose(run_reference(op, [x]), y, rtol=0, atol=allowed, equal_nan=True)
+    assert np.allclose(run_on_cpu(op, [x]), y, rtol=0, atol=allowed, equal_nan=True)
     assert np.allclose(run_kernel(op, [x], device, torch.float64), y, rtol=0, atol=allowed, equal_nan=True)
     single = x.astype(np.float32)
     y = expected(op, single.astype(np.float64))
     half_ulp = 0.5 * np.spacing(np.abs(y).astype(np.float32)) * (1 + 1e-6)
     assert np.allclose(run_reference(op, [single]), y, rtol=0, atol=allowed)
+    assert np.allclose(run_on_cpu(op, [single]), y, rtol=0, atol=allowed)
     assert (np.abs(run_kernel(op, [single], device) - y) <= half_ulp + allowed).all()
 
 
@@ -81,6 +83,7 @@ def test_every_key_is_found_and_nothing_between(device: torch.device, count: int
         (np.array([np.nan, np.inf, -np.inf, 1e300]), np.array([nothing - 1, nothing, nothing, nothing])),
     ):
         assert np.array_equal(run_reference(op, [x[:, None]])[:, 0], y)
+        assert np.array_equal(run_on_cpu(op, [x[:, None]])[:, 0], y)
         assert np.array_equal(run_kernel(op, [x[:, None]], device, torch.float64)[:, 0], y)
 
 
@@ -90,6 +93,7 @@ def test_equality_is_that_of_float64(device: torch.device) -> None:
     x = np.array([[0.0], [-0.0], [0.1], [0.5]])
     for asked, y in ((x, [1, 1, 2, 3]), (x.astype(np.float32), [1, 1, 5, 3])):
         assert run_reference(op, [asked])[:, 0].tolist() == y
+        assert run_on_cpu(op, [asked])[:, 0].tolist() == y
         assert run_kernel(op, [asked], device)[:, 0].tolist() == y
 
 
@@ -98,7 +102,7 @@ def test_nan_in_the_table_stays_in_its_row(device: torch.device) -> None:
     table = np.array([[1.0], [2.0], [0.0], [0.0], [np.nan], [np.nan]])
     op = Lookup(np.array([0, 1]), np.array([0, 1, 2]), np.array([5.0, 6.0]), table, summed=True)
     x = np.array([[5.0, 6.0], [5.0, 7.0], [np.nan, 6.0]], dtype=np.float32)
-    for found in (run_reference(op, [x]), run_kernel(op, [x], device)):
+    for found in (run_reference(op, [x]), run_on_cpu(op, [x]), run_kernel(op, [x], device)):
         assert np.array_equal(found, [[3.0], [np.nan], [2.0]], equal_nan=True)
 
 
@@ -106,6 +110,7 @@ def test_many_lookups_go_through_the_reference_in_pieces(device: torch.device) -
     op = lookup(3, [1] * 3000, grid=1.0)
     x = numbers(3, 400, 0, grid=1.0, span=3)
     assert np.array_equal(run_reference(op, [x]), expected(op, x))
+    assert np.array_equal(run_on_cpu(op, [x]), expected(op, x))
 
 
 def test_reads_input_once() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.examples import examples
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_compose import clusters
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.pool import Pool
@@ -27,6 +27,7 @@ def test_pool(device: torch.device, statistic: str, features: int, share: float,
     expected = np.stack(pooled, axis=1)
     op = Pool(members, statistic)
     assert np.array_equal(run_reference(op, [x]), expected)
+    assert np.array_equal(run_on_cpu(op, [x]), expected)
     assert np.array_equal(run_kernel(op, [x], device), expected.astype(np.float32))
     assert np.array_equal(run_kernel(op, [x.astype(np.float64)], device, torch.float64), expected)
 

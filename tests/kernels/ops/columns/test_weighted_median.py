@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.examples import examples
-from tests.kernels.operations import run_kernel, run_reference
+from tests.kernels.operations import run_kernel, run_on_cpu, run_reference
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 
@@ -24,6 +24,7 @@ def check(x: np.ndarray, weights: np.ndarray, device: torch.device) -> None:
     op = WeightedMedian(weights)
     answer = expected(x, weights)
     assert np.array_equal(run_reference(op, [x]), answer, equal_nan=True)
+    assert np.array_equal(run_on_cpu(op, [x]), answer, equal_nan=True)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), answer, equal_nan=True)
     assert np.array_equal(run_kernel(op, [x.astype(np.float32)], device), answer.astype(np.float32), equal_nan=True)
 

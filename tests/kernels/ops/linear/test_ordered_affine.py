@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_dense import ordered_affine
 from tests.kernels.test_ops import drawn, seeds
 from triton_regressors.kernels.format.errors import PlanError
@@ -53,6 +53,7 @@ def test_sums(device: torch.device, features: int, targets: int, odd: bool, rows
         x = np.where(rng.random(x.shape) < 0.5, rng.choice(ODD, x.shape), x).astype(np.float32)
     exact = bits(expected(op, x))
     assert np.array_equal(bits(run_reference(op, [x])), exact)
+    assert np.array_equal(bits(run_on_cpu(op, [x])), exact)
     assert np.array_equal(bits(run_kernel(op, [x], device)), exact)
     assert np.array_equal(bits(run_kernel(op, [x.astype(np.float64)], device, torch.float64)), exact)
 
@@ -75,6 +76,7 @@ def test_rows_in_parts_and_numbers_that_are_rounded_first(
     op, x = ordered_affine(5, 2), np.random.default_rng(0).standard_normal((21, 5))
     exact = expected(op, x)
     assert np.array_equal(run_reference(op, [x]), exact)
+    assert np.array_equal(run_on_cpu(op, [x]), exact)
     assert np.array_equal(run_kernel(op, [x], device), exact)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.examples import examples
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine, power, wrap
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
@@ -34,6 +34,7 @@ def check(op: Operation, x: np.ndarray, expected: np.ndarray, device: torch.devi
         rounded = expected.astype(np.float32)
     np.testing.assert_allclose(run_kernel(op, [x], device), rounded, rtol=relative + 1e-7, atol=1e-45)
     found = {"reference": run_reference(op, [x]), "reference of float64": run_reference(op, [double])}
+    found |= {"cpu": run_on_cpu(op, [x]), "cpu of float64": run_on_cpu(op, [double])}
     found["kernel"] = run_kernel(op, [double], device, torch.float64)
     for which, y in found.items():
         assert y.dtype == np.float64
@@ -92,6 +93,7 @@ def test_every_knot_begins_its_piece(device: torch.device, knots: int) -> None:
     expected = np.concatenate([np.arange(knots) + 1, np.arange(knots), np.arange(knots) + 1])[:, None]
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), expected)
     np.testing.assert_array_equal(run_reference(op, [x]), expected)
+    np.testing.assert_array_equal(run_on_cpu(op, [x]), expected)
 
 
 @drawn
@@ -120,6 +122,7 @@ def test_piecewise_affine(
         ("kernel", run_kernel(op, [x], device), 1e-7 * np.abs(expected)),
         ("kernel in float64", run_kernel(op, [double], device, torch.float64), 0.0),
         ("reference", run_reference(op, [x]), 0.0),
+        ("cpu", run_on_cpu(op, [x]), 0.0),
     ):
         assert np.array_equal(np.isnan(y), np.isnan(expected)), which
         assert (np.nan_to_num(np.abs(y - expected)) <= np.nan_to_num(allowed + rounding)).all(), which
@@ -165,6 +168,7 @@ def test_power_undone(device: torch.device, method: str, width: int, rows: int, 
     y = run_kernel(forward, [x], device, torch.float64)
     np.testing.assert_allclose(run_kernel(back, [y], device, torch.float64), x, rtol=1e-11)
     np.testing.assert_allclose(run_reference(back, [run_reference(forward, [x])]), x, rtol=1e-11)
+    np.testing.assert_allclose(run_on_cpu(back, [run_on_cpu(forward, [x])]), x, rtol=1e-11)
 
 
 def test_nothing_is_undone_where_no_number_has_such_a_power(device: torch.device) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_dense import dense_layers
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.networks import dense_layers as dense_layers_module
@@ -37,6 +37,7 @@ def test_float64_is_as_exact_as_float64(device: torch.device, widths: tuple[int,
     (x,) = inputs_for([widths[0]], 70)
     expected = in_layers(op, x)
     np.testing.assert_allclose(run_reference(op, [x]), expected, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(run_on_cpu(op, [x]), expected, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(run_kernel(op, [x], device, torch.float64), expected, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(op.emulate(x), expected, rtol=1e-13, atol=1e-13)
 
@@ -53,6 +54,7 @@ def test_float16_products_are_as_exact_as_float32(
     (x,) = inputs_for([widths[0]], 70)
     expected, unit = in_layers(op, x), in_layers(op, x).std(axis=0) + 0.1
     np.testing.assert_allclose(run_reference(op, [x]), expected, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(run_on_cpu(op, [x]), expected, rtol=1e-13, atol=1e-13)
     for found in (run_kernel(op, [x], device, torch.float64), op.emulate(x)):
         assert (np.abs(found - expected) <= 3e-6 * unit).all()
 
@@ -67,6 +69,7 @@ def test_digits_are_more_exact_than_float32(device: torch.device, widths: tuple[
     (x,) = inputs_for([widths[0]], 70)
     expected, unit = in_layers(op, x), in_layers(op, x).std(axis=0) + 0.1
     np.testing.assert_allclose(run_reference(op, [x]), expected, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(run_on_cpu(op, [x]), expected, rtol=1e-13, atol=1e-13)
     found, emulated = run_kernel(op, [x], device, torch.float64), op.emulate(x)
     assert (np.abs(found - expected) <= 1e-7 * unit).all()
     assert (np.abs(found - emulated) <= 1e-9 * unit).all()
@@ -110,7 +113,7 @@ def test_wide_layers_of_few_rows_have_the_bits_of_many(
     each = int8_fused.launch_each_layer
     monkeypatch.setattr(int8_fused, "launch_each_layer", lambda *given: (launched.append(1), each(*given)))
     few = run_kernel(op, [x], device, torch.float64)
-    monkeypatch.setattr(int8_layerwise, "FEW_ROWS", 0)
+    monkeypatch.setattr(int8_layerwise, "HALF_UNITS_ROWS", 0)
     assert np.array_equal(run_kernel(op, [x], device, torch.float64), few, equal_nan=True)
     monkeypatch.setattr(int8_fused, "FEW_ROWS", 0)
     many = run_kernel(op, [x], device, torch.float64)
@@ -290,6 +293,7 @@ def test_features_without_weight_are_not_looked_at(device: torch.device, precisi
     wild[:, 1::2] = np.nan
     wild[3, 1] = np.inf
     assert np.array_equal(run_reference(op, [wild]), run_reference(op, [x]))
+    assert np.array_equal(run_on_cpu(op, [wild]), run_on_cpu(op, [x]))
     assert np.array_equal(run_kernel(op, [wild], device), run_kernel(op, [x], device))
     assert np.array_equal(op.emulate(wild), op.emulate(x))
 

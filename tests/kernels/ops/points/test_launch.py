@@ -9,12 +9,12 @@ from tests.kernels.operations_pairwise import pairwise_affine
 from triton_regressors.kernels.ops.points.launch import (
     EXPONENTIAL_PAIRS,
     FEWER_ROWS,
+    OWN_ROWS,
     Shape,
     digit_shape,
     for_few_rows,
     parts_of_a_program,
 )
-from triton_regressors.kernels.ops.points.pairwise_affine import OWN_ROWS
 
 
 def test_a_program_makes_parts_enough_to_fill_a_device() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from tests.kernels.examples import examples
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_pairwise import FUNCTIONS, pairwise, pairwise_affine, squared_norm
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.combine import Combine
@@ -29,12 +29,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # the 
 
 
 def check(op: Operation, arrays: list[np.ndarray], device: torch.device, scale: float | np.ndarray = 1.0) -> None:
-    """The kernel answers as the reference does, to some 1e-13 of `scale`, and to half a unit in the last place."""
+    """Kernel and CPU answer as the reference does, to some 1e-13 of `scale`, and to half a unit in the last place."""
     double = [array.astype(np.float64) for array in arrays]
     expected = run_reference(op, double)
     assert expected.dtype == np.float64
     assert np.array_equal(run_reference(op, arrays), expected)
-    allowed = 2e-13 * np.maximum(scale, np.abs(expected))
+    allowed, on_cpu = 2e-13 * np.maximum(scale, np.abs(expected)), run_on_cpu(op, double)
+    assert np.array_equal(run_on_cpu(op, arrays), on_cpu)
+    assert (np.abs(on_cpu - expected) <= allowed).all()
     half_ulp = 0.5 * np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64) * (1 + 1e-6)
     assert (np.abs(run_kernel(op, double, device, torch.float64) - expected) <= allowed).all()
     assert (np.abs(run_kernel(op, arrays, device) - expected) <= allowed + half_ulp).all()
@@ -46,6 +48,7 @@ def test_pairwise(device: torch.device, name: str, features: int, points: int, r
     op = pairwise(name, features, points, seed)
     if not rows:
         assert run_reference(op, inputs_for([features], 0)).shape == (0, points)
+        assert run_on_cpu(op, inputs_for([features], 0)).shape == (0, points)
         return
     magnitude = 1.0
     if FUNCTIONS[name]["profile"] == "power":  # of the largest base, with products of either sign that cancel
@@ -100,6 +103,7 @@ def test_precisions(
         op = exact.in_precision(precision)
         op.check(features)
         np.testing.assert_allclose(run_reference(op, double), expected, rtol=1e-9, atol=1e-9)  # that stays float64
+        np.testing.assert_allclose(run_on_cpu(op, double), expected, rtol=1e-9, atol=1e-9)  # that stays float64
         # An error of some 1e-10 or 1e-7 for each point, relative where a power enlarges numbers.
         allowed = OF_A_POINT[precision] * max(float(matrix), 1.0) * np.abs(exact.weight).sum(axis=0).max()
         for found in (op.emulate(x), run_kernel(op, double, device, torch.float64)):
@@ -245,7 +249,8 @@ def test_a_power_of_a_negative_base_is_numpys(device: torch.device) -> None:
     for exponent in (0.0, 1.0, 2.0, 3.0, 5.0, 0.5):
         with np.errstate(invalid="ignore"):
             expected = x.astype(np.float64) ** exponent
-        for found in (run_reference(op := Combine("sum", (1.0,), (0.0,), exponent), [x]), run_kernel(op, [x], device)):
+        op = Combine("sum", (1.0,), (0.0,), exponent)
+        for found in (run_reference(op, [x]), run_kernel(op, [x], device)):
             assert np.allclose(found, expected, rtol=1e-7, equal_nan=True)
 
 
@@ -281,6 +286,7 @@ def test_reference_is_the_plain_formula(name: str, features: int) -> None:
     (x,) = inputs_for([features], 50)
     expected = plain(op, x.astype(np.float64))
     assert np.abs(run_reference(op, [x]) - expected).max() <= 1e-13 * max(1.0, np.abs(expected).max())
+    assert np.abs(run_on_cpu(op, [x]) - expected).max() <= 1e-13 * max(1.0, np.abs(expected).max())
 
 
 def test_table_is_piecewise_polynomials(device: torch.device) -> None:
@@ -294,6 +300,7 @@ def test_table_is_piecewise_polynomials(device: torch.device) -> None:
     local = [(0, -1), (0, -1), (0, -1), (0, 0), (1, -1), (1, 0.5), (3, 0.75)]
     expected = [table[piece] @ [1, t, t**2] for piece, t in local] + [0, 0]
     assert run_reference(op, [x])[:, 0].tolist() == expected
+    assert run_on_cpu(op, [x])[:, 0].tolist() == expected
     assert run_kernel(op, [x], device, torch.float64)[:, 0].tolist() == expected
     assert np.isnan(run_kernel(op, [np.full((1, 1), np.nan)], device)).all()
 
@@ -311,7 +318,8 @@ def test_distances_far_from_zero(device: torch.device, features: int) -> None:
     distance = dataclasses.replace(rbf, metric="euclidean", profile="identity", gamma=1.0)
     for op in (rbf, distance):
         expected = plain(op, x.astype(np.float64))
-        for found in (run_reference(op, [x]), run_kernel(op, [x.astype(np.float64)], device, torch.float64)):
+        kernel = run_kernel(op, [x.astype(np.float64)], device, torch.float64)
+        for found in (run_reference(op, [x]), run_on_cpu(op, [x]), kernel):
             assert np.abs(found - expected).max() <= 1e-12
     assert (np.diag(run_kernel(distance, [x], device)) == 0).all()
 
@@ -325,7 +333,7 @@ def test_rows_of_zeros_have_no_direction_and_chi2_takes_no_negative_number(devic
     fields: dict[str, Any] = {"points": points, "shift": np.zeros(features), "factor": np.ones(features)}
     cosine = Pairwise(**fields, metric="cosine", profile="identity")
     chi2 = Pairwise(**fields, metric="chi2", profile="identity")
-    for run in (run_reference, lambda op, arrays: run_kernel(op, arrays, device)):
+    for run in (run_reference, run_on_cpu, lambda op, arrays: run_kernel(op, arrays, device)):
         assert (run(cosine, [x])[0] == 0).all()
         assert run(cosine, [x])[1, 1] == 0
         assert np.allclose(run(chi2, [x])[[0, 2]], points.sum(axis=1))

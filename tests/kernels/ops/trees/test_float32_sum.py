@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
 from tests.kernels.ops.trees.test_tree_ensemble import drawn, dtypes, leaves, seeds
 from triton_regressors.kernels.format.errors import PlanError
@@ -44,6 +44,7 @@ def check(op: TreeEnsemble, x: np.ndarray, device: torch.device) -> None:
     """The kernels and the reference give the loop's bits."""
     exact = bits(expected(op, x))
     assert np.array_equal(bits(run_reference(op, [x])), exact)
+    assert np.array_equal(bits(run_on_cpu(op, [x])), exact)
     assert np.array_equal(bits(run_kernel(op, [x], device)), exact)
     assert np.array_equal(bits(run_kernel(op, [x.astype(np.float64)], device, torch.float64)), exact)
 
@@ -98,6 +99,7 @@ def test_a_row_has_the_same_bits_in_every_batch(device: torch.device) -> None:
     for first, rows in ((0, 1), (7, 3), (31, 2), (500, 9), (900, 100), (0, 1000)):
         part = slice(first, first + rows)
         assert np.array_equal(run_reference(op, [x[part]]), whole[part])
+        assert np.array_equal(run_on_cpu(op, [x[part]]), whole[part])
         if rows in (3, 1000):
             assert np.array_equal(run_kernel(op, [x[part]], device), whole[part])
 
@@ -117,6 +119,7 @@ def test_a_group_without_trees_answers_its_baseline(device: torch.device) -> Non
     (x,) = inputs_for([3], 5)
     check(op, x, device)
     assert (run_reference(op, [x])[:, [0, 2]] == [0, 2]).all()
+    assert (run_on_cpu(op, [x])[:, [0, 2]] == [0, 2]).all()
 
 
 def test_functions_are_of_the_sum_in_float64(device: torch.device) -> None:
@@ -124,6 +127,7 @@ def test_functions_are_of_the_sum_in_float64(device: torch.device) -> None:
     after = np.exp(expected(op, x).astype(np.float64))
     op = dataclasses.replace(op, function="exp")
     assert np.allclose(run_reference(op, [x]), after, rtol=1e-15, atol=0)
+    assert np.allclose(run_on_cpu(op, [x]), after, rtol=1e-15, atol=0)
     assert np.allclose(run_kernel(op, [x], device, torch.float64), after, rtol=1e-15, atol=0)
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.operations import run_kernel, run_reference
+from tests.kernels.operations import run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_trees import linear_leaves
 from tests.kernels.test_ops import drawn, seeds
 from triton_regressors.kernels.format.errors import PlanError
@@ -51,6 +51,7 @@ def test_sums(device: torch.device, features: int, leaves: int, terms: int, tree
     arrays = drawn_inputs(op, trees, features, rows, seed)
     exact = expected(op, *arrays)
     np.testing.assert_array_equal(run_reference(op, arrays), exact)
+    np.testing.assert_array_equal(run_on_cpu(op, arrays), exact)
     found = run_kernel(op, [array.astype(np.float64) for array in arrays], device, torch.float64)
     np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-13)
 
@@ -65,6 +66,7 @@ def test_what_a_leaf_does_not_read_leaves_it_alone(device: torch.device, monkeyp
         exact = expected(op, *arrays)
         assert np.isfinite(exact).all()
         np.testing.assert_array_equal(run_reference(op, arrays), exact)
+        np.testing.assert_array_equal(run_on_cpu(op, arrays), exact)
         np.testing.assert_allclose(run_kernel(op, arrays, device, torch.float64), exact, rtol=1e-13, atol=1e-13)
 
 

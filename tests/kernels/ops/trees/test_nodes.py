@@ -9,8 +9,9 @@ import torch
 from tests.kernels.operations_trees import tree_ensemble
 from tests.kernels.ops.trees.test_tree_ensemble import leaves, walk
 from triton_regressors.kernels.ops.trees import cpu_quickscorer
+from triton_regressors.kernels.ops.trees.cpu_descent import Descent
 from triton_regressors.kernels.ops.trees.cpu_quickscorer import Cells, build_cells
-from triton_regressors.kernels.ops.trees.nodes import Descent, depths, feature_bits, pack_plain
+from triton_regressors.kernels.ops.trees.nodes import depths, feature_bits, pack_plain
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 

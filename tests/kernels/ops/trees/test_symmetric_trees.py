@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.documents import write_plan
 from tests.kernels.examples import examples
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_trees import symmetric_trees
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.trees import symmetric_sum
@@ -58,6 +58,7 @@ def check(op: SymmetricTrees, x: np.ndarray, device: torch.device) -> None:
     allowed = 4 * np.spacing(np.abs(op.values).max() * len(op.depth))
     assert (np.abs(double - expected(op, x)) <= allowed).all()
     assert np.array_equal(run_reference(op, [x]), double)
+    assert np.array_equal(run_on_cpu(op, [x]), double)
     for few in (0, symmetric_sum.FEW):
         with mock.patch.object(symmetric_sum, "FEW", few):
             assert np.array_equal(run_kernel(op, [x.astype(np.float64)], device, torch.float64), double)
@@ -192,6 +193,7 @@ def test_trees_give_the_bits_that_the_same_trees_of_nodes_give(device: torch.dev
     for dtype in (torch.float32, torch.float64):
         assert run_kernel(op, [x], device, dtype).tobytes() == run_kernel(nodes, [x], device, dtype).tobytes()
     assert run_reference(op, [x]).tobytes() == run_reference(nodes, [x]).tobytes()
+    assert run_on_cpu(op, [x]).tobytes() == run_on_cpu(nodes, [x]).tobytes()
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -199,8 +201,8 @@ def test_plain_torch_leaves_its_parameters_as_they_are(rows: int) -> None:
     op = symmetric_trees(3, [4] * 5, 2)
     parameters = {name: torch.from_numpy(array.copy()) for name, array in op.plain_parameters().items()}
     x = torch.from_numpy(inputs_for([3], rows)[0])
-    first = op.reference(parameters, x)
-    assert torch.equal(op.reference(parameters, x), first)
+    first = op.compute_on_cpu(parameters, x)
+    assert torch.equal(op.compute_on_cpu(parameters, x), first)
     assert all(np.array_equal(parameters[name].numpy(), array) for name, array in op.plain_parameters().items())
 
 
@@ -210,6 +212,7 @@ def test_plans_keep_symmetric_trees(tmp_path: Any) -> None:
     loaded = load_plan(tmp_path / "1").steps[0].operation
     (x,) = inputs_for([3], 5)
     assert run_reference(loaded, [x]).tobytes() == run_reference(op, [x]).tobytes()
+    assert run_on_cpu(loaded, [x]).tobytes() == run_on_cpu(op, [x]).tobytes()
     assert loaded.describe() == op.describe() == "2 trees of 40 questions, up to 5 levels deep, then exp"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.documents import write_plan
 from tests.kernels.examples import examples
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_trees import tree_ensemble
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.float32 import Float32
@@ -70,6 +70,7 @@ def check(op: TreeEnsemble, x: np.ndarray, device: torch.device) -> None:
         exact = expected(op, x)
         assert (np.abs(double - exact) <= 4 * np.spacing(np.abs(op.values).max() * len(op.roots))).all()
     assert np.array_equal(run_reference(op, [x]), double)
+    assert np.array_equal(run_on_cpu(op, [x]), double)
     assert np.array_equal(run_kernel(op, [x.astype(np.float64)], device, torch.float64), double)
     assert np.array_equal(run_kernel(op, [x], device), double.astype(np.float32))
 
@@ -138,6 +139,7 @@ def test_rows_with_missing_numbers_among_others(
     x[5, 2] = x[90] = np.nan
     found = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(found, run_reference(op, [x]))
+    assert np.array_equal(found, run_on_cpu(op, [x]))
     complete = ~np.isnan(x).any(axis=1)
     assert np.array_equal(found[complete], reference[complete])
 
@@ -150,6 +152,7 @@ def test_a_number_at_a_threshold_goes_left_and_the_next_float_goes_right(device:
         x = np.stack([at, at[::-1]], axis=1).astype(np.float64)
         found = run_kernel(op, [x], device, torch.float64)
         assert np.array_equal(found, run_reference(op, [x]))
+        assert np.array_equal(found, run_on_cpu(op, [x]))
         assert np.allclose(found, expected(op, x), rtol=0, atol=1e-14)
 
 
@@ -168,7 +171,7 @@ def test_float32_thresholds_compare_with_the_nearest_float32(device: torch.devic
     x = 1 + step * np.array([[-1], [0], [0.25], [0.5], [0.5 + 1e-6], [1]])  # half a step is rounded to even, down
     for dtype, right in ((np.float32, [0, 0, 0, 0, 1, 1]), (np.float64, [0, 0, 1, 1, 1, 1])):
         typed = dataclasses.replace(op, threshold=op.threshold.astype(dtype))
-        for found in (run_reference(typed, [x]), run_kernel(typed, [x], device, torch.float64)):
+        for found in (run_reference(typed, [x]), run_on_cpu(typed, [x]), run_kernel(typed, [x], device, torch.float64)):
             assert found.ravel().tolist() == [2 * r - 1 for r in right]
 
 
@@ -231,6 +234,7 @@ def test_a_tree_of_very_unequal_paths(device: torch.device) -> None:
     x = np.array([[-5.0], [0], [0.5], [30], [58.5], [59], [1e9]], dtype=np.float32)
     check(op, x, device)
     assert run_reference(op, [x]).ravel().tolist() == [0, 0, 1, 30, 59, 59, 60]
+    assert run_on_cpu(op, [x]).ravel().tolist() == [0, 0, 1, 30, 59, 59, 60]
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-20, 1.0, 1e300])
@@ -250,6 +254,7 @@ def test_plans_keep_ensembles_with_empty_arrays(tmp_path) -> None:
     loaded = load_plan(tmp_path / "1").steps[0].operation
     (x,) = inputs_for([3], 5)
     assert np.array_equal(run_reference(loaded, [x]), expected(op, x))
+    assert np.array_equal(run_on_cpu(loaded, [x]), expected(op, x))
     assert loaded.describe() == op.describe()
 
 
