@@ -21,7 +21,7 @@ import triton
 from ...plan.devices import has_matrix_units
 from ...plan.plan import Parameters
 from .bounds import MOST_BLOCK_POINTS, centred, grouping, in_groups
-from .distances import metric_constants
+from .distances import Metric
 from .radius_sums_kernel import (
     BASE,
     DIGITS,
@@ -135,7 +135,7 @@ def in_digits(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def launch_means(
     x: torch.Tensor,
     parameters: Parameters,
-    factor: np.ndarray,
+    metric: Metric,
     points: int,
     output: torch.Tensor,
 ) -> None:
@@ -194,7 +194,7 @@ def launch_means(
             OUTPUTS=outputs,
             GROUP=grouping(points)[1],
             COLUMNS=columns,
-            **metric_constants("euclidean", 2.0, factor),
+            METRIC=metric,
             BLOCK_POINTS=block_points,
             BLOCK_OUTPUTS=block_outputs,
             enable_fp_fusion=False,  # so that a distance has the reference's bits

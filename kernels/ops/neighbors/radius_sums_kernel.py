@@ -164,9 +164,6 @@ def mean_within_kernel(
     GROUP: tl.constexpr,
     COLUMNS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
     BLOCK_TILES: tl.constexpr,
     BLOCK_SHARES: tl.constexpr,
@@ -206,7 +203,7 @@ def mean_within_kernel(
             ys = columns + (point // GROUP).to(tl.int64) * (FEATURES * GROUP) + point % GROUP
             distance = distances_between(
                 (x + row * FEATURES + lane * 0), ys, factor, point >= 0, point < POINTS, FEATURES=FEATURES,
-                STRIDE=GROUP, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=UNROLL,
+                STRIDE=GROUP, METRIC=METRIC, UNROLL=UNROLL,
                 FUSED=False,
             )  # fmt: skip
             at = digits + point.to(tl.int64)[:, None] * COLUMNS + place[None, :]

@@ -14,8 +14,7 @@ from tests.kernels import operations_neighbors as ops
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_reference
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.neighbors import neighbor_imputer
-from triton_regressors.kernels.ops.neighbors import search as nearest
+from triton_regressors.kernels.ops.neighbors import launch, neighbor_imputer
 from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
 from triton_regressors.kernels.ops.neighbors.bounds import MOST_POINTS, bounded
 from triton_regressors.kernels.ops.neighbors.distances import METRICS
@@ -149,9 +148,9 @@ def test_bounds_leave_no_neighbor_out(
 def by_bounds(of_parts: bool) -> Iterator[None]:
     """Search few rows too by bounds, of parts of tiles or of groups, within the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "LISTED", dict.fromkeys(nearest.LISTED, 0))
+        patch.setattr(launch, "LISTED", dict.fromkeys(launch.LISTED, 0))
         if not of_parts:
-            patch.setattr(nearest, "PARTED_ROWS", 0)
+            patch.setattr(launch, "PARTED_ROWS", 0)
         yield
 
 
@@ -191,7 +190,7 @@ def test_small_and_large_batches_are_searched_alike(
     x = inputs_for(list(widths), 2, 5)
     with by_bounds(of_parts=False):
         small = run_kernel(op, x, device)
-        monkeypatch.setattr(nearest, "FEW_ROWS", 0)
+        monkeypatch.setattr(launch, "FEW_ROWS", 0)
         np.testing.assert_array_equal(run_kernel(op, x, device), small)
 
 
