@@ -1,9 +1,10 @@
 """Bounds that tell from fast arithmetic which groups of stored points may hold neighbours, so that few are visited.
 
 Points are cut, in their order, into groups, each contiguous in memory. A first kernel computes for each row and group a
-lower bound on the distance to the group's points. `search.py` then visits a row's groups in the order of their bounds,
-with exact float64 distances, and stops at the first bound beyond the worst neighbour so far. The search finds the set
-of nearest points whatever the bounds are, so neither their rounding nor the tiling of rows can change an answer.
+lower bound on the distance to the group's points. A search (`search_kernel.py`) then visits a row's groups in the order
+of their bounds, with exact float64 distances, and stops at the first bound beyond the worst neighbour so far. It finds
+the set of nearest points whatever the bounds are, so neither their rounding nor the tiling of rows can change an
+answer.
 
 The bounds are made of rounded rows and points, `h(v)` for `v = (x − shift) · scale`, in which `scale` holds the weights
 of the metric and a power of two. For a metric that is a norm, `‖v − w‖ ≥ ‖h(v) − h(w)‖ − ‖v − h(v)‖ − ‖w − h(w)‖`. The

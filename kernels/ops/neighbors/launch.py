@@ -44,6 +44,18 @@ MOST_PARTS = 64
 LEAST_IN_PART = 8
 """The fewest groups of points that a program visits."""
 
+MOST_SUMMED = 2048
+"""Points whose digits a program sums; float32 sums stay exact for several times as many."""
+
+TILE_POINTS = 64
+"""Points of a tile for products within a radius. If one of them needs a float64 distance, all of them get one."""
+
+FEWEST_ROWS = 16
+"""The rows of one block of the smallest matrix product."""
+
+PROGRAMS = 400
+"""Programs that fill a GPU; for few rows twice as many are needed."""
+
 FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
 """The most numbers of a block of rows and of a row for which each program rounds the rows that it bounds itself."""
 
@@ -170,6 +182,28 @@ def radius_block(rows: int, group: int, outputs: int, metric: Metric) -> dict[st
         "UNROLL": 4 if block_rows > 1 or metric.whole is None else 32,
         "num_warps": 4 if block_rows > 1 or block_outputs > 8 else 1,
     }
+
+
+def sums_shape(rows: int, points: int, matrix_units: bool) -> tuple[dict[str, int], int]:
+    """Return the block that a program sums at a time, and the number of tiles that it goes through.
+
+    Neither changes an answer. Few rows are shared among many small programs. Without matrix units the products of a
+    thread lie in its registers, so a program has more threads.
+    """
+    few = rows <= FEWEST_ROWS
+    block_rows, warps = ((16, 1) if few else (64, 4)) if matrix_units else (16, 8)
+    shape = {"BLOCK_ROWS": block_rows, "BLOCK_POINTS": TILE_POINTS, "num_warps": warps}
+    tiles = triton.cdiv(points, TILE_POINTS) * triton.cdiv(rows, block_rows)
+    return shape, min(max(triton.cdiv(tiles, PROGRAMS * (2 if few else 1)), 1), MOST_SUMMED // TILE_POINTS)
+
+
+def mean_shape(rows: int, columns: int) -> dict[str, int]:
+    """Return the block of a row's sums that a program processes at a time.
+
+    With enough sums in a program's registers the compiler lets it load many features of a point at once.
+    """
+    shares = (8192 if rows <= FEWEST_ROWS else 4096) // columns
+    return {"BLOCK_TILES": 2048, "BLOCK_SHARES": shares, "BLOCK_COLUMNS": columns, "UNROLL": 32, "num_warps": 4}
 
 
 def distances_block(rows: int, features: int, group: int) -> dict[str, int]:

@@ -29,7 +29,8 @@ from .neighbors import Neighbors, store_means
 from .search import Search
 from .search_kernel import nearest
 from .top_k import NONE, by_index
-from .tree_search import MOST_NEIGHBORS, SLACK, SearchTree, search
+from .tree_search import MOST_NEIGHBORS, SLACK, SearchTree
+from .tree_search import search as search_by_tree
 from .tree_search_kernel import search_tree
 
 
@@ -158,7 +159,7 @@ class TreeNeighbors(Neighbors):
 
     def _by_tree(self, x: torch.Tensor, parameters: Parameters) -> Found:
         """Return the reduced distances and indices that the tree's search finds, in the order of the indices."""
-        return search(x, self.tree, parameters["tree_columns"], self.metric, self.p, self.n_neighbors)
+        return search_by_tree(x, self.tree, parameters["tree_columns"], self.metric, self.p, self.n_neighbors)
 
     def _by_both(self, x: torch.Tensor, parameters: Parameters) -> Found:
         """Return the result of `_by_tree`, which searches only the rows that are tied."""
