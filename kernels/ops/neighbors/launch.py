@@ -79,25 +79,25 @@ def way_of_search(
     return "parts" if rows <= PARTED_ROWS and tiles <= MOST_TILES and metric.name in SQUARED else "groups"
 
 
-def neighbor_tile(neighbors: int) -> dict[str, int]:
+def neighbor_tile(neighbors: int) -> dict[str, Any]:
     """Return a program's rows, the slots for a row's neighbours and the points of a tile, for 8 warps."""
     slots = triton.next_power_of_2(neighbors)
     return _tile(slots, max(1, min(32, 4096 // slots)))
 
 
-def ranked_tile(neighbors: int) -> dict[str, int]:
+def ranked_tile(neighbors: int) -> dict[str, Any]:
     """Return the tile of a program that compares every two neighbours of a row at the end, with fewer rows."""
     slots = triton.next_power_of_2(neighbors)
     return _tile(slots, max(1, min(32, MOST_RANKED // slots**2)))
 
 
-def gram_tile(neighbors: int) -> dict[str, int]:
+def gram_tile(neighbors: int) -> dict[str, Any]:
     """Return the tile of a program that keeps the Gram matrices of its rows' neighbours; sums follow its shape."""
     slots = triton.next_power_of_2(neighbors)
     return _tile(slots, max(1, min(32, 4096 // slots**2)))
 
 
-def _tile(slots: int, rows: int) -> dict[str, int]:
+def _tile(slots: int, rows: int) -> dict[str, Any]:
     return {"block_rows": rows, "slots": slots, "block_points": 2048 // rows}
 
 
@@ -106,7 +106,7 @@ def gram_warps(block_rows: int, slots: int) -> int:
     return SEARCH_WARPS if block_rows == 1 and slots <= 16 else 8 if slots <= 64 else 16
 
 
-def groups_at_once(rows: int, features: int, metric: Metric, alike: bool) -> tuple[dict[str, int], int]:
+def groups_at_once(rows: int, features: int, metric: Metric, alike: bool) -> tuple[dict[str, Any], int]:
     """Return how many groups a program visits together, how many features it loads ahead, and its warps.
 
     Fractional powers take many instructions, so their loops are unrolled less. `alike` asks for the shape of many rows.
@@ -123,7 +123,7 @@ def list_block(rows: int, features: int) -> dict[str, int]:
     return {"BLOCK_ROWS": block_rows, "BLOCK_GROUPS": block_groups, "UNROLL": unroll, "num_warps": 1}
 
 
-def parts_at_once(rows: int, slots: int, features: int) -> dict[str, int]:
+def parts_at_once(rows: int, slots: int, features: int) -> dict[str, Any]:
     """Return the points of a part of a tile, the parts that a program visits together, and the features ahead."""
     part, at_once = 4 if rows <= 16 else 8, max(8, slots)
     return {"fine": part, "at_once": at_once, "unroll": unrolled(2048 // (at_once * part), features)}

@@ -150,7 +150,7 @@ class NeighborGraph(Operation):
             return self.reference(parameters, x)
 
         def compute(part: torch.Tensor) -> torch.Tensor:
-            if self.n_neighbors:
+            if candidates is None or self.n_neighbors:
                 distance, point = self.search.on_cpu(part, parameters)
                 row = torch.arange(len(part))[:, None]
             else:

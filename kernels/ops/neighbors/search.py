@@ -122,7 +122,7 @@ class Search:
         parameters: Parameters,
         x: torch.Tensor,
         rows: int,
-        tile: dict[str, int] | None = None,
+        tile: dict[str, Any] | None = None,
         alike: bool = False,
     ) -> Iterator[Launch]:
         """Yield the launches of a kernel that calls `nearest`, after the launches that each of them needs.
@@ -210,8 +210,8 @@ def _launch(
 ) -> Launch:
     """Return the launch that searches some rows."""
     rows = part.stop - part.start
-    given = {"x": x[part], **{name: parameters[name] for name in ("columns", "factor")}}
-    given |= {"bounds": bounds, "finer": finer, "reach": reach, "rows": rows, "SEARCH": shape}
+    given: dict[str, Any] = {name: parameters[name] for name in ("columns", "factor")}
+    given |= {"x": x[part], "bounds": bounds, "finer": finer, "reach": reach, "rows": rows, "SEARCH": shape}
     return Launch(part, (triton.cdiv(rows, shape.block_rows),), given, warps)
 
 
