@@ -87,7 +87,7 @@ class Search:
     def in_parts(
         self, x: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor], width: int, elements: int
     ) -> torch.Tensor:
-        """Return `compute(x)`, float64 `[rows, width]`, computed for some rows at a time; see `in_parts`."""
+        """Return `compute(x)`, float64 `[rows, width]`, computed for some rows at a time, see `cpu_search.py`."""
         return in_parts(x, compute, width, elements, self.metric, self.p)
 
     def distances(self, x: torch.Tensor, parameters: Parameters) -> torch.Tensor:

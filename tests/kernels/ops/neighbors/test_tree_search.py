@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.neighbors import BallTree, KDTree
 
 from tests.kernels.examples import examples
-from tests.kernels.operations import inputs_for, run_kernel, run_reference, tensors
-from tests.kernels.operations_neighbors import OPERATIONS, tree_neighbors
+from tests.kernels.operations import run_kernel, run_reference
+from tests.kernels.operations_neighbors import tree_neighbors
 from triton_regressors.exporter.search_tree import as_search_tree
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.neighbors import tree_search
@@ -127,18 +127,6 @@ def by_scikit_learn(op: TreeNeighbors, rows: np.ndarray) -> np.ndarray:
 
 def _power(op: TreeNeighbors) -> dict[str, float]:
     return {"p": op.p} if op.metric == "minkowski" else {}
-
-
-@pytest.mark.parametrize("name", [name for name, (op, _) in OPERATIONS.items() if isinstance(op, TreeNeighbors)])
-def test_operations_of_the_tests_have_tied_rows(name: str) -> None:
-    """Their batches are answered by both kernels, except by hamming, where no row has an untied distance."""
-    op, widths = OPERATIONS[name]
-    parameters = tensors(op, torch.device("cpu"), plain=True)
-    (x,) = inputs_for(widths, 40)
-    distance = op.search.reference(torch.from_numpy(x).double(), parameters)[0].sort(1).values
-    tied = distance[:, -1] == distance[:, -2]
-    assert tied.any()
-    assert tied.all() == (op.metric == "hamming")
 
 
 def test_rows_that_are_no_numbers_have_no_answer(device: torch.device) -> None:
