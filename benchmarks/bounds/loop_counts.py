@@ -27,7 +27,7 @@ import torch
 from benchmarks.gpu.neighbor_workloads import neighbors
 from benchmarks.gpu.workloads import Work
 from triton_regressors.kernels.engine.program import bind_parameters
-from triton_regressors.kernels.ops.neighbors import search
+from triton_regressors.kernels.ops.neighbors import launch
 from triton_regressors.kernels.plan import plan as plan_module
 from triton_regressors.kernels.plan.plan import INPUT
 
@@ -83,7 +83,7 @@ def count(work: Work) -> dict[str, float]:
         sys.settrace(begin)
         try:
             inputs = [values[name] for name in step.inputs]
-            with mock.patch.object(search, "FEW_NEIGHBORS", 0):
+            with mock.patch.object(launch, "FEW_NEIGHBORS", 0):
                 step.operation.launch(parameters[step.output], inputs, values[step.output], ROWS)
         finally:
             sys.settrace(before)

@@ -42,7 +42,8 @@ from triton_regressors.kernels.numerics.functions import FUNCTIONS
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.quadratic import Quadratic
-from triton_regressors.kernels.ops.neighbors import radius_sums, search
+from triton_regressors.kernels.ops.neighbors import launch as search_shapes
+from triton_regressors.kernels.ops.neighbors import radius_sums
 from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
 from triton_regressors.kernels.ops.points import norm_int8, pairwise_affine
 from triton_regressors.kernels.ops.trees import symmetric_sum
@@ -241,7 +242,7 @@ def of_wide_distances() -> Iterator[Launch]:
 
 def bounded_for_few_rows() -> Iterator[Launch]:
     """Yield searches for few rows among many points, by bounds of parts; fewer points stand for the many."""
-    listed, search.LISTED = search.LISTED, dict.fromkeys(search.LISTED, 0)
+    listed, search_shapes.LISTED = search_shapes.LISTED, dict.fromkeys(search_shapes.LISTED, 0)
     try:
         for name, capability, rows in (
             ("neighbors in groups", TARGETS[0], 17),
@@ -250,7 +251,7 @@ def bounded_for_few_rows() -> Iterator[Launch]:
             operation, widths = IN_GROUPS[name]
             yield from ((capability, *launch) for launch in record(operation, list(widths), rows=rows))
     finally:
-        search.LISTED = listed
+        search_shapes.LISTED = listed
 
 
 BY_DIGITS = (

@@ -60,11 +60,12 @@ def tree_neighbors(
     metric: str = "euclidean",
     p: float = 2.0,
     places: np.ndarray | None = None,
+    numbers: int = 4,
     **options: Any,
 ) -> TreeNeighbors:
-    """Return an operation with scikit-learn's tree over whole numbers, many of them equally near."""
+    """Return an operation with scikit-learn's tree over `numbers` whole numbers a feature, many points equally near."""
     rng = np.random.default_rng(seed)
-    places = rng.integers(0, 4, (points, features)).astype(np.float64) if places is None else places
+    places = rng.integers(0, numbers, (points, features)).astype(np.float64) if places is None else places
     power = {"p": p} if metric == "minkowski" else {}
     tree = as_search_tree((BallTree if balls else KDTree)(places, leaf_size=leaf_size, metric=metric, **power))
     fields = (places, rng.standard_normal((points, outputs)), np.ones(features), n_neighbors, metric, p)
@@ -132,11 +133,11 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "neighbors 33": (neighbors(1, 34, 33), (1,)),
     "neighbors cubed": (neighbors(2, 6, 2, metric="minkowski", p=3.0), (2,)),
     "neighbors lenient": (neighbors(2, 6, 2, metric="nan_euclidean"), (2,)),
-    "tree_neighbors": (tree_neighbors(2, 40, 3, 2), (2,)),
-    "tree_neighbors cubed": (tree_neighbors(1, 30, 2, metric="minkowski", p=3.0), (1,)),
-    "tree_neighbors of one leaf": (tree_neighbors(1, 9, 1, leaf_size=40, metric="chebyshev"), (1,)),
-    "tree_neighbors in balls": (tree_neighbors(2, 20, 5, balls=True, weights="distance"), (2,)),
-    "tree_neighbors in balls by hamming": (tree_neighbors(3, 20, 3, balls=True, metric="hamming"), (3,)),
+    "tree_neighbors": (tree_neighbors(2, 13, 3, 2, numbers=3), (2,)),
+    "tree_neighbors cubed": (tree_neighbors(1, 12, 2, metric="minkowski", p=3.0, seed=3), (1,)),
+    "tree_neighbors of one leaf": (tree_neighbors(1, 9, 1, leaf_size=40, metric="chebyshev", seed=3), (1,)),
+    "tree_neighbors in balls": (tree_neighbors(2, 12, 3, balls=True, weights="distance", numbers=3), (2,)),
+    "tree_neighbors in balls by hamming": (tree_neighbors(3, 12, 2, balls=True, metric="hamming", numbers=3), (3,)),
     "radius_neighbors": (radius_neighbors(2, 70, 1.0), (2,)),
     "radius_neighbors to 17": (
         radius_neighbors(2, 9, 1.5, 17, True, weights="distance", metric="minkowski", p=2.5),

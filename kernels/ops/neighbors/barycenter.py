@@ -11,7 +11,7 @@ by Gauss–Jordan elimination without pivoting.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,51 +23,38 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .bounds import BOUND_LAUNCHES, bound_parameters, bounded
-from .cpu_search import Candidates, candidates, nearest_points
-from .distances import check_points, metric_constants, transposed
-from .search import SEARCH_WARPS, check_neighbors, nearest, searches
+from .cpu_search import Found
+from .launch import gram_tile, gram_warps
+from .search import Search, check_neighbors
+from .search_kernel import nearest
 
 
 @triton.jit(do_not_specialize=["rows"])
 def barycenter_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float64 [FEATURES, POINTS]
-    embedding,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS], or like `finer` an array of `search_few_rows.py`
+    x,  # like the next five and `rows` an argument of `nearest`
+    columns,
+    factor,
+    bounds,
     finer,
-    reach,  # float64 [rows, 2], see `bounds.py`
+    reach,
+    embedding,  # float64 [POINTS, OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
     OUTPUTS: tl.constexpr,
-    NEIGHBORS: tl.constexpr,
     REG: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BLOCK_GROUPS: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_NEIGHBORS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
-    FINE: tl.constexpr,
-    TILE: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    UNROLL: tl.constexpr,
+    SEARCH: tl.constexpr,
 ):
-    """A program places `BLOCK_ROWS` rows."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    _, chosen = nearest(
-        x, columns, columns, bounds, finer, reach, row, rows,
-        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC="euclidean", P=2.0, WHOLE=2, WEIGHTED=False, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,
-        AT_ONCE=AT_ONCE, UNROLL=UNROLL,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
+    """A program places a block of rows."""
+    FEATURES: tl.constexpr = SEARCH.features
+    NEIGHBORS: tl.constexpr = SEARCH.neighbors
+    BLOCK_ROWS: tl.constexpr = SEARCH.block_rows
+    BLOCK_NEIGHBORS: tl.constexpr = SEARCH.slots
+    row, _, chosen = nearest(x, columns, factor, bounds, finer, reach, rows, SEARCH)
     slot = tl.arange(0, BLOCK_NEIGHBORS)
     real = slot < NEIGHBORS
     diagonal = (slot[:, None] == slot[None, :])[None, :, :]
     gram = tl.zeros([BLOCK_ROWS, BLOCK_NEIGHBORS, BLOCK_NEIGHBORS], tl.float64)
-    STRIDE: tl.constexpr = BLOCK_POINTS if GROUPS else POINTS
+    STRIDE: tl.constexpr = SEARCH.block_points if SEARCH.groups else SEARCH.points
     at = columns + (chosen // STRIDE).to(tl.int64) * (FEATURES * STRIDE) + chosen % STRIDE
     for f in tl.range(0, FEATURES):
         u = tl.load(x + row * FEATURES + f, mask=row < rows, other=0.0).to(tl.float64)
@@ -106,9 +93,14 @@ class Barycenter(Operation):
 
     MAX_NEIGHBORS: ClassVar[int] = 128  # the registers of one program hold their Gram matrix
 
+    @functools.cached_property
+    def search(self) -> Search:
+        """The search for the nearest points."""
+        return Search(self.points, np.ones(self.points.shape[-1]), self.n_neighbors)
+
     def check(self, *widths: int) -> None:
         (features,) = widths
-        check_points("barycenter", self.points, np.ones(features), "euclidean", 2.0, features)
+        self.search.check("barycenter", features)
         check_neighbors("barycenter", self.n_neighbors, len(self.points), self.MAX_NEIGHBORS)
         if self.embedding.ndim != 2 or len(self.embedding) != len(self.points) or not self.embedding.shape[1]:
             shapes = f"[{len(self.points)}, outputs], not {list(self.embedding.shape)}"
@@ -120,20 +112,27 @@ class Barycenter(Operation):
         return self.embedding.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points in contiguous tiles, and the tables for bounds."""
-        return self.plain_parameters() | bound_parameters(self.points, self.n_neighbors)
+        return self.search.tables() | {"embedding": self.embedding}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        return {"columns": transposed(self.points), "embedding": self.embedding}
+        return self.search.plain_tables() | {"embedding": self.embedding}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), k = inputs, self.n_neighbors
-        columns, embedding = parameters["columns"], parameters["embedding"]
+        (x,) = inputs
+        return self._places(x, parameters, self.search.reference)
 
-        given = {"columns": columns, "factor": columns.new_ones(len(columns))}
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        return self._places(x, parameters, self.search.on_cpu)
+
+    def _places(
+        self, x: torch.Tensor, parameters: Parameters, find: Callable[[torch.Tensor, Parameters], Found]
+    ) -> torch.Tensor:
+        """Return the places of rows among the neighbours that `find` returns."""
+        k, columns, embedding = self.n_neighbors, parameters["columns"], parameters["embedding"]
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
-            _, index = nearest_points(tile, given, "euclidean", 2.0, k, self._candidates)
+            _, index = find(tile, parameters)
             gram = torch.zeros(len(tile), k, k, dtype=torch.float64, device=tile.device)
             for u, values in zip(tile.T, columns, strict=True):
                 away = values[index] - u[:, None]
@@ -154,33 +153,20 @@ class Barycenter(Operation):
         return in_tiles(x, compute, embedding.shape[1], max(len(embedding), k * max(k, embedding.shape[1])))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (points, features) = inputs, self.points.shape
-        slots = triton.next_power_of_2(self.n_neighbors)
-        block_rows = max(1, min(32, 4096 // slots**2))
-        tile = {"BLOCK_ROWS": block_rows, "BLOCK_NEIGHBORS": slots, "BLOCK_POINTS": 2048 // block_rows}
-        constants = metric_constants("euclidean", 2.0, np.ones(features))
-        for search in searches(x, parameters, rows, points, self.n_neighbors, constants, tile, alike=True):
-            small = search.arguments["BLOCK_ROWS"] == 1 and slots <= 16
-            barycenter_kernel[search.grid](
-                x=x[search.part],
-                columns=parameters["columns"],
+        (x,), tile = inputs, gram_tile(self.n_neighbors)
+        for launch in self.search.launches(parameters, x, rows, tile, alike=True):
+            shape = launch.arguments["SEARCH"]
+            launch.run(
+                barycenter_kernel,
                 embedding=parameters["embedding"],
-                out=output[search.part],
-                FEATURES=features,
-                POINTS=points,
+                out=output[launch.part],
                 OUTPUTS=output.shape[1],
-                NEIGHBORS=self.n_neighbors,
                 REG=self.reg,
-                **search.arguments,
-                num_warps=SEARCH_WARPS if small else 8 if slots <= 64 else 16,
+                num_warps=gram_warps(shape.block_rows, shape.slots),
             )
 
     def launches(self, inputs: int) -> int:
-        return 1 + BOUND_LAUNCHES * bounded(self.points, self.n_neighbors)
+        return self.search.launch_count()
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points → {self.embedding.shape[1]}"
-
-    @functools.cached_property
-    def _candidates(self) -> Candidates | None:
-        return candidates(self.points, np.ones(self.points.shape[1]), "euclidean")

@@ -1,9 +1,10 @@
 """Bounds that tell from fast arithmetic which groups of stored points may hold neighbours, so that few are visited.
 
 Points are cut, in their order, into groups, each contiguous in memory. A first kernel computes for each row and group a
-lower bound on the distance to the group's points. `search.py` then visits a row's groups in the order of their bounds,
-with exact float64 distances, and stops at the first bound beyond the worst neighbour so far. The search finds the set
-of nearest points whatever the bounds are, so neither their rounding nor the tiling of rows can change an answer.
+lower bound on the distance to the group's points. A search (`search_kernel.py`) then visits a row's groups in the order
+of their bounds, with exact float64 distances, and stops at the first bound beyond the worst neighbour so far. It finds
+the set of nearest points whatever the bounds are, so neither their rounding nor the tiling of rows can change an
+answer.
 
 The bounds are made of rounded rows and points, `h(v)` for `v = (x − shift) · scale`, in which `scale` holds the weights
 of the metric and a power of two. For a metric that is a norm, `‖v − w‖ ≥ ‖h(v) − h(w)‖ − ‖v − h(v)‖ − ‖w − h(w)‖`. The
@@ -27,7 +28,8 @@ import triton
 
 from ...plan.plan import Parameters
 from .bounds_kernel import SINGLE_SLACK, difference_bounds_kernel, euclidean_bounds_kernel, round_rows_kernel
-from .distances import SQUARED, transposed
+from .distances import SQUARED, Metric, transposed
+from .launch import difference_bounds_block, product_bounds_block, rounds_its_rows
 
 NORMS = (*SQUARED, "manhattan", "chebyshev", "minkowski")
 """The metrics that bounds support; minkowski's `p` must lie in [1, `MAX_P`]."""
@@ -51,9 +53,6 @@ MOST_POINTS = MAX_GROUPS * MOST_BLOCK_POINTS
 
 BOUNDS_AT_ONCE = 2**22
 """Bounds in memory at a time; more rows are searched part by part."""
-
-FUSED_NUMBERS, FUSED_WIDTH = 2048, 64
-"""The most numbers of a block of rows and of a row for which each program rounds the rows that it bounds itself."""
 
 ROUNDING = ("shift", "scale", "lost", "longest", "low", "high")
 """The parameters for rounding rows."""
@@ -81,7 +80,7 @@ def bound_parameters(
     (count, features), root = points.shape, _root(metric, p)
     if not bounded(points, n_neighbors, factor, metric, p):
         return {"columns": transposed(points)}
-    euclidean, width, tile = metric in SQUARED, _width(features, metric), tile_points(count)
+    euclidean, width, tile = metric in SQUARED, _width(features, metric in SQUARED), tile_points(count)
     v, rounding = centred(points, factor, root)
     rounding |= {
         "low": points.min(axis=0),
@@ -122,14 +121,14 @@ def bounds_of(
     parameters: Parameters,
     rows: int,
     points: int,
-    constants: dict[str, Any],
+    metric: Metric,
     finer: torch.Tensor | None = None,
 ) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
     """Launch the kernels that bound rows, some at a time.
 
     Yields the slice of rows, their bounds and their reach, float64 `[rows, 2]`; the next item overwrites these tensors.
     With `finer`, float32 `[rows, parts]`, all rows are bounded at once, by a Euclidean distance. A bound is then of a
-    tile instead of a group, and the bounds of its parts go to `finer`. `constants` are what `metric_constants` returns.
+    tile instead of a group, and the bounds of its parts go to `finer`.
     """
     groups, group = grouping(points)
     step = max(BOUNDS_AT_ONCE // groups // 16, 1) * 16
@@ -138,38 +137,31 @@ def bounds_of(
         groups = triton.cdiv(points, group)
     bounds = torch.empty(min(rows, step), groups, dtype=torch.float32, device=x.device)
     reach = torch.empty(min(rows, step), 2, dtype=torch.float64, device=x.device)
-    features, squared = x.shape[1], constants["METRIC"] in SQUARED
-    rough = not squared and (constants["WEIGHTED"] or constants["METRIC"] == "minkowski")
-    constants = constants | {"ROUGH": rough}  # whether compilers add differences in more than one way
-    width = _width(features, constants["METRIC"])
+    features, width = x.shape[1], _width(x.shape[1], metric.squared)
     common = {
-        **{name: parameters[name] for name in ("near", "columns")},
-        "factor": parameters.get("factor", parameters["shift"]),  # not read without weights
+        **{name: parameters[name] for name in ("near", "columns", "factor")},
         "reach": reach, "bounds": bounds, "groups": groups, "tiles": triton.cdiv(points, tile_points(points)),
-        "FEATURES": features, "POINTS": points, **constants, "STRIDE": grouping(points)[1], "GROUP": group,
+        "FEATURES": features, "POINTS": points, "METRIC": metric, "STRIDE": grouping(points)[1], "GROUP": group,
         "BLOCK_POINTS": tile_points(points),
     }  # fmt: skip
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
         count = part.stop - start
-        small = width <= FUSED_WIDTH and _block_rows(count) * width <= FUSED_NUMBERS
-        fused = squared and small
+        fused = metric.squared and rounds_its_rows(count, width)
         given = {"rounded": bounds, "numbers": bounds, "wide": x[part]}
         if not fused:
-            given = _rounded(x[part], parameters, reach, constants)
-        if squared:
+            given = _rounded(x[part], parameters, reach, metric)
+        if metric.squared:
             _launch_euclidean(parameters, finer, fused, common | given | {"rows": count})
         else:
             _launch_difference(common | given | {"rows": count})
         yield part, bounds, reach
 
 
-def _rounded(
-    x: torch.Tensor, parameters: Parameters, reach: torch.Tensor, constants: dict[str, Any]
-) -> dict[str, torch.Tensor]:
+def _rounded(x: torch.Tensor, parameters: Parameters, reach: torch.Tensor, metric: Metric) -> dict[str, torch.Tensor]:
     """Return the rounded rows, the numbers for their bounds, and float64 copies of the rows with exact bounds."""
-    (rows, features), squared = x.shape, constants["METRIC"] in SQUARED
-    dtype, width = torch.float16 if squared else torch.float32, _width(features, constants["METRIC"])
+    (rows, features), width = x.shape, _width(x.shape[1], metric.squared)
+    dtype = torch.float16 if metric.squared else torch.float32
     found = {
         "rounded": torch.empty(rows, width, dtype=dtype, device=x.device),
         "numbers": torch.empty(3, rows, dtype=torch.float32, device=x.device),
@@ -177,16 +169,14 @@ def _rounded(
     }
     round_rows_kernel[(rows,)](
         x=x,
-        **{name: parameters[name] for name in (*ROUNDING, "unit")},
-        factor=parameters.get("factor", parameters["shift"]),
+        **{name: parameters[name] for name in (*ROUNDING, "unit", "factor")},
         **found,
         reach=reach,
         rows=rows,
         FEATURES=features,
         WIDTH=width,
         SUM_SLACK=_sum_slack(features),
-        **constants,
-        SQUARED=squared,
+        METRIC=metric,
         BLOCK_FEATURES=block_features(features),
         num_warps=1,
     )
@@ -195,52 +185,30 @@ def _rounded(
 
 def _launch_euclidean(parameters: Parameters, finer: torch.Tensor | None, fused: bool, given: dict[str, Any]) -> None:
     rows, points, features, wide = given["rows"], given["POINTS"], given["FEATURES"], given.pop("wide")
-    block_rows = _block_rows(rows)
-    tiles_each = 4 if rows > 64 else 2 if rows > 16 else 1
-    euclidean_bounds_kernel[(triton.cdiv(given["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
+    block = product_bounds_block(rows, given["BLOCK_POINTS"], fused)
+    euclidean_bounds_kernel[(triton.cdiv(given["tiles"], block["TILES"]), triton.cdiv(rows, block["BLOCK_ROWS"]))](
         x=wide,
         **{name: parameters[name] for name in (*ROUNDING, "unit", "norms")},
         **given,
         finer=given["bounds"] if finer is None else finer,
-        WIDTH=_width(features, "euclidean"),
+        WIDTH=_width(features, squared=True),
         SUM_SLACK=_sum_slack(features),
         FUSED=fused,
         PART=0 if finer is None else padded_points(points) // finer.shape[1],
-        TILES=tiles_each,
-        **_exact_block(block_rows, tiles_each, given["BLOCK_POINTS"], 4096),
-        BLOCK_ROWS=block_rows,
         BLOCK_FEATURES=block_features(features),
-        num_warps=4,
-        **({"maxnreg": {128: 168, 64: 128, 16: 80}[block_rows]} if fused or block_rows == 128 else {}),
+        **block,
     )
-
-
-def _block_rows(rows: int) -> int:
-    """Return the rows of a program that bounds them by matrix products."""
-    return 128 if rows > 64 else 64 if rows > 16 else 16
 
 
 def _launch_difference(given: dict[str, Any]) -> None:
     rows, features, metric = given["rows"], given["FEATURES"], given["METRIC"]
-    block_rows = 16 if rows > 4 else 4 if rows > 1 else 1
-    tiles_each = 2 if rows > 16 else 1
-    difference_bounds_kernel[(triton.cdiv(given["tiles"], tiles_each), triton.cdiv(rows, block_rows))](
+    block = difference_bounds_block(rows, given["BLOCK_POINTS"])
+    difference_bounds_kernel[(triton.cdiv(given["tiles"], block["TILES"]), triton.cdiv(rows, block["BLOCK_ROWS"]))](
         **given,
-        ROOT=_root(metric, given["P"]),
-        SLACK=2.0**-12 if metric == "minkowski" else (features + 8) * 2.0**-23,
-        TILES=tiles_each,
-        **_exact_block(block_rows, tiles_each, given["BLOCK_POINTS"], 1024),
-        BLOCK_ROWS=block_rows,
-        UNROLL=4 if block_rows > 1 else 16,
-        num_warps=4 if block_rows > 1 else 1,
-        maxnreg=72 if block_rows > 1 else 255,
+        ROOT=_root(metric.name, metric.p),
+        SLACK=2.0**-12 if metric.name == "minkowski" else (features + 8) * 2.0**-23,
+        **block,
     )
-
-
-def _exact_block(block_rows: int, tiles: int, points: int, numbers: int) -> dict[str, int]:
-    """Return how many rows and tiles of `points` points make at most `numbers` exact distances at once."""
-    lines = min(8, block_rows)
-    return {"LINES": lines, "SPAN": max(1, min(tiles, numbers // (lines * points)))}
 
 
 def in_groups(points: np.ndarray) -> np.ndarray:
@@ -268,9 +236,9 @@ def _sum_slack(features: int) -> float:
     return (features + 8) * 2.0**-22
 
 
-def _width(features: int, metric: str) -> int:
+def _width(features: int, squared: bool) -> int:
     """Return the numbers of a rounded point, with the padding of the last block of a matrix product."""
-    block = block_features(features) if metric in SQUARED else 1
+    block = block_features(features) if squared else 1
     return int(triton.cdiv(features, block)) * block
 
 

@@ -20,8 +20,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ...numerics.powers import power
-from .distances import INFINITY
+from .distances import INFINITY, minkowski_term
 
 FURTHEST = tl.constexpr(32768.0)
 """The largest number of a row, in units of `scale`, that is safe in float16."""
@@ -87,10 +86,10 @@ def moved_nearer(v, furthest, METRIC: tl.constexpr):
     """Return a row's numbers without the part that adds the same to all distances, and the size of each such part."""
     size = tl.abs(v)
     beyond = tl.zeros_like(size)
-    if METRIC == "manhattan":
+    if METRIC.name == "manhattan":
         beyond = tl.maximum(size - WIDEST, 0.0)
         size = tl.minimum(size, WIDEST)
-    elif METRIC == "chebyshev":
+    elif METRIC.name == "chebyshev":
         beyond += tl.maximum(furthest - 3.0 * WIDEST, 0.0)
         size = tl.where((beyond == 0.0) | (size - beyond >= WIDEST), size - beyond, 0.0)
     return tl.where(v < 0.0, -size, size), beyond
@@ -109,25 +108,25 @@ def moved_offset(beyond, size, furthest, METRIC: tl.constexpr, FEATURES: tl.cons
     """
     error = (size + WIDEST) * ((FEATURES + 16) * 2.0**-50)
     tells = error <= WIDEST
-    if METRIC == "minkowski":
+    if METRIC.name == "minkowski":
         tells = tells & (furthest <= FURTHEST)
     return tl.where(beyond > 0.0, beyond - error, 0.0), tells == 0
 
 
 @triton.jit
-def add_difference(a, d, weight, METRIC: tl.constexpr, P: tl.constexpr, WHOLE: tl.constexpr, WEIGHTED: tl.constexpr):
+def add_difference(a, d, weight, METRIC: tl.constexpr):
     """Return the reduced distances `a` with one more feature, whose absolute differences are `d`.
 
     Squares are added as `distances_between` adds them. Other metrics may differ from it in the last place (`rough`).
     """
-    if METRIC == "chebyshev":
-        term = d * weight if WEIGHTED else d
+    if METRIC.name == "chebyshev":
+        term = d * weight if METRIC.weighted else d
         a = tl.where((term > a) | (term != term), term, a)
-    elif METRIC == "euclidean" or METRIC == "sqeuclidean":
-        a = tl.fma(d * d, weight + tl.zeros_like(a), a) if WEIGHTED else tl.fma(d, d, a)
+    elif METRIC.name == "euclidean" or METRIC.name == "sqeuclidean":
+        a = tl.fma(d * d, weight + tl.zeros_like(a), a) if METRIC.weighted else tl.fma(d, d, a)
     else:
-        term = power(d, P, WHOLE) if METRIC == "minkowski" else d
-        a += term * weight if WEIGHTED else term
+        term = minkowski_term(d, METRIC) if METRIC.name == "minkowski" else d
+        a += term * weight if METRIC.weighted else term
     return a
 
 
@@ -141,9 +140,6 @@ def box_distances(
     real,  # bool [BLOCK_ROWS]
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
 ):
     """Return reduced distances to the nearest and furthest corner of the box, in the order of `distances_between`."""
     near = tl.zeros([row.shape[0]], tl.float64)
@@ -153,24 +149,24 @@ def box_distances(
         first, last = tl.load(low + feature), tl.load(high + feature)
         d = tl.abs(u - tl.minimum(tl.maximum(u, first), last))
         e = tl.maximum(tl.abs(u - first), tl.abs(u - last))
-        weight = tl.load(factor + feature) if WEIGHTED else 1.0
-        near = add_difference(near, d, weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
-        far = add_difference(far, e, weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED)
+        weight = tl.load(factor + feature) if METRIC.weighted else 1.0
+        near = add_difference(near, d, weight, METRIC=METRIC)
+        far = add_difference(far, e, weight, METRIC=METRIC)
     return tl.where(near == near, near, INFINITY), tl.where(far == far, far, INFINITY)
 
 
 @triton.jit
-def flat_reach(near, far, METRIC: tl.constexpr, WHOLE: tl.constexpr, ROUGH: tl.constexpr):
+def flat_reach(near, far, METRIC: tl.constexpr):
     """Return whether a flat row needs exact bounds, and its `scale` and `offset`, from `box_distances`.
 
     It needs none if all distances are one number; then no bound is beyond the row's first points. The scale is a power
-    of two, so that float32 holds differences of a few units in the last place. ROUGH says that distances may differ
-    from a search's by these units.
+    of two, so that float32 holds differences of a few units in the last place. By a `rough` metric, distances may
+    differ from a search's by these units.
     """
     level = near == far
-    if METRIC == "minkowski" and WHOLE is None:  # powers are not monotone in every last place
+    if METRIC.name == "minkowski" and METRIC.whole is None:  # powers are not monotone in every last place
         level = near == INFINITY
-    if ROUGH:
+    if METRIC.rough:
         near = tl.where(level, near, near * (1.0 - 2.0**-30))
     exponent = (near.to(tl.int64, bitcast=True) >> 52) & 2047
     scale = ((2106 - tl.maximum(exponent, 200)) << 52).to(tl.float64, bitcast=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ...numerics.powers import power
 from .bounds_far_rows import (
     add_difference,
     box_distances,
@@ -15,7 +14,7 @@ from .bounds_far_rows import (
     moved_nearer,
     moved_offset,
 )
-from .distances import INFINITY
+from .distances import INFINITY, minkowski_term
 from .top_k import INFINITE_SINGLE
 
 LARGEST = tl.constexpr(3e38)
@@ -53,16 +52,16 @@ def store_bounds(bounds, distance, lost, row, real, tile, groups, SLACK: tl.cons
 @triton.jit
 def store_least(
     bounds, distance, scale, offset, row, real, point, group, groups,
-    POINTS: tl.constexpr, LENGTH: tl.constexpr, ROUGH: tl.constexpr,
+    POINTS: tl.constexpr, LENGTH: tl.constexpr, METRIC: tl.constexpr,
 ):  # fmt: skip
     """Store the minimum of every `LENGTH` float64 distances of rows as a bound, rounded down to float32.
 
-    `distance` is `[rows, points]`, `point` numbers these points, and `group` is the first of their groups. ROUGH says
-    that the distances of a search may differ from these in their last places. Numbers of at least 0 rank as their bits
-    do. Apart from the exponent's bias, the upper bits of a float64 number are those of the float32 number below it.
+    `distance` is `[rows, points]`, `point` numbers these points, and `group` is the first of their groups. By a `rough`
+    metric the distances of a search may differ from these in their last places. Numbers of at least 0 rank as their
+    bits do. Apart from the exponent's bias, the upper bits of a float64 number are those of the float32 number below.
     """
     GROUPS: tl.constexpr = distance.shape[1] // LENGTH
-    if ROUGH:
+    if METRIC.rough:
         distance *= 1.0 - 2.0**-30
     exact = tl.minimum(tl.maximum(distance * scale[:, None] - offset[:, None], 0.0), LARGEST)
     bits = ((exact.to(tl.int64, bitcast=True) >> 29) - BIASES).to(tl.int32)
@@ -96,14 +95,10 @@ def bound_exactly(
     tiles,
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
     POINTS: tl.constexpr,
     STRIDE: tl.constexpr,
     GROUP: tl.constexpr,
     PART: tl.constexpr,
-    ROUGH: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
     TILES: tl.constexpr,
     LINES: tl.constexpr,
@@ -129,19 +124,17 @@ def bound_exactly(
                     v = tl.load(ys, mask=(point < POINTS)[None, :], other=0.0)
                     u = tl.load(xs + feature).to(tl.float64)
                     ys += STRIDE
-                    weight = tl.load(factor + feature) if WEIGHTED else 1.0
-                    distance = add_difference(
-                        distance, tl.abs(u - v), weight, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED
-                    )
+                    weight = tl.load(factor + feature) if METRIC.weighted else 1.0
+                    distance = add_difference(distance, tl.abs(u - v), weight, METRIC=METRIC)
                 if PART:
                     EACH: tl.constexpr = BLOCK_POINTS // PART
                     store_least(
                         finer, distance, a, c, row, here, point, some * EACH, tiles * EACH,
-                        POINTS=POINTS, LENGTH=PART, ROUGH=ROUGH,
+                        POINTS=POINTS, LENGTH=PART, METRIC=METRIC,
                     )  # fmt: skip
                 store_least(
                     bounds, distance, a, c, row, here, point, some * (BLOCK_POINTS // GROUP), groups,
-                    POINTS=POINTS, LENGTH=GROUP, ROUGH=ROUGH,
+                    POINTS=POINTS, LENGTH=GROUP, METRIC=METRIC,
                 )  # fmt: skip
 
 
@@ -165,11 +158,6 @@ def round_rows_kernel(
     WIDTH: tl.constexpr,
     SUM_SLACK: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    ROUGH: tl.constexpr,
-    SQUARED: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
     """A program rounds a row."""
@@ -181,7 +169,7 @@ def round_rows_kernel(
         real = feature < FEATURES
         u = tl.load(x + row * FEATURES + feature, mask=real, other=0.0).to(tl.float64)
         v = (u - tl.load(shift + feature, mask=real, other=0.0)) * tl.load(scale + feature, mask=real, other=0.0)
-        sizes += v * v if SQUARED else tl.abs(v)
+        sizes += v * v if METRIC.squared else tl.abs(v)
         furthest = tl.maximum(furthest, tl.abs(v))
     size, most = tl.sum(sizes, axis=0), tl.max(furthest, axis=0)
     w = tl.load(longest)
@@ -194,24 +182,24 @@ def round_rows_kernel(
         real = feature < FEATURES
         u = tl.load(x + row * FEATURES + feature, mask=real, other=0.0).to(tl.float64)
         v = (u - tl.load(shift + feature, mask=real, other=0.0)) * tl.load(scale + feature, mask=real, other=0.0)
-        if SQUARED:
+        if METRIC.squared:
             v *= by
         else:
             v, cut = moved_nearer(v, most, METRIC)
-            beyond = beyond + cut if METRIC == "manhattan" else cut
+            beyond = beyond + cut if METRIC.name == "manhattan" else cut
         h = v.to(tl.float32).to(rounded.dtype.element_ty)
         tl.store(rounded + row * WIDTH + feature, h, mask=feature < WIDTH)
         g = h.to(tl.float64)
         squares += g * g
-        away += (v - g) * (v - g) if SQUARED else tl.abs(v) * SINGLE_SLACK
+        away += (v - g) * (v - g) if METRIC.squared else tl.abs(v) * SINGLE_SLACK
     gone = tl.sum(away, axis=0)
-    if SQUARED:
+    if METRIC.squared:
         square, gone, a, c = euclidean_numbers(
             far, flat, by, size, tl.sum(squares, axis=0), gone, w, tl.load(lost), tl.load(unit), SUM_SLACK, FEATURES
         )
         tl.store(numbers + row, square)
     else:
-        cut = tl.sum(beyond, axis=0) if METRIC == "manhattan" else tl.max(beyond, axis=0)
+        cut = tl.sum(beyond, axis=0) if METRIC.name == "manhattan" else tl.max(beyond, axis=0)
         a = tl.load(unit)
         c, flat = moved_offset(cut, size, most, METRIC, FEATURES)
         gone = tl.where(flat, INFINITY, (gone + tl.load(lost)).to(tl.float32) * 1.001)
@@ -220,9 +208,9 @@ def round_rows_kernel(
         line = row + tl.zeros([1], tl.int64)
         near, most_of_all = box_distances(
             x, low, high, factor, line, line < rows,
-            FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+            FEATURES=FEATURES, METRIC=METRIC,
         )  # fmt: skip
-        exact, scales, offsets = flat_reach(near, most_of_all, METRIC, WHOLE, ROUGH)
+        exact, scales, offsets = flat_reach(near, most_of_all, METRIC)
         a, c = tl.sum(scales, axis=0), tl.sum(offsets, axis=0)
         if tl.sum(exact.to(tl.int32), axis=0) > 0:
             by = -1.0 + 0.0 * by
@@ -261,10 +249,6 @@ def euclidean_bounds_kernel(
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    ROUGH: tl.constexpr,
     WIDTH: tl.constexpr,
     SUM_SLACK: tl.constexpr,
     FUSED: tl.constexpr,
@@ -306,9 +290,9 @@ def euclidean_bounds_kernel(
         if tl.max(flat.to(tl.int32), axis=0) > 0:
             nearest, furthest = box_distances(
                 x, low, high, factor, row, row < rows,
-                FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
+                FEATURES=FEATURES, METRIC=METRIC,
             )  # fmt: skip
-            exactly, scales, offsets = flat_reach(nearest, furthest, METRIC, WHOLE, ROUGH)
+            exactly, scales, offsets = flat_reach(nearest, furthest, METRIC)
             by = tl.where(flat & exactly, -1.0, by)
             a, c = tl.where(flat, scales, a), tl.where(flat, offsets, c)
         if tl.program_id(0) == 0:
@@ -350,8 +334,8 @@ def euclidean_bounds_kernel(
             c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
         bound_exactly(
             x, columns, factor, bounds, finer, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, first,
-            groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
-            STRIDE=STRIDE, GROUP=GROUP, PART=PART, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
+            groups, tiles, FEATURES=FEATURES, METRIC=METRIC, POINTS=POINTS,
+            STRIDE=STRIDE, GROUP=GROUP, PART=PART, BLOCK_POINTS=BLOCK_POINTS,
             TILES=TILES, LINES=LINES, SPAN=SPAN,
         )  # fmt: skip
 
@@ -372,10 +356,6 @@ def difference_bounds_kernel(
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    ROUGH: tl.constexpr,
     ROOT: tl.constexpr,
     SLACK: tl.constexpr,
     STRIDE: tl.constexpr,
@@ -404,10 +384,10 @@ def difference_bounds_kernel(
             u = tl.load(rounded + row * FEATURES + feature, mask=row < rows, other=0.0)
             d = tl.abs(u[:, None] - tl.load(near).to(tl.float32)[None, :])
             near += BLOCK_POINTS
-            if METRIC == "chebyshev":
+            if METRIC.name == "chebyshev":
                 distance = tl.maximum(distance, d)
-            elif METRIC == "minkowski":
-                distance += power(d, P, WHOLE)
+            elif METRIC.name == "minkowski":
+                distance += minkowski_term(d, METRIC)
             else:
                 distance += d
         distance = tl.where((tile * BLOCK_POINTS + lane < POINTS)[None, :], distance, INFINITY)
@@ -418,7 +398,7 @@ def difference_bounds_kernel(
         c = tl.load(reach + 2 * row + 1, mask=exact, other=0.0)
         bound_exactly(
             wide, columns, factor, bounds, bounds, exact, a, c, tl.program_id(1).to(tl.int64) * BLOCK_ROWS, first,
-            groups, tiles, FEATURES=FEATURES, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, POINTS=POINTS,
-            STRIDE=STRIDE, GROUP=GROUP, PART=0, ROUGH=ROUGH, BLOCK_POINTS=BLOCK_POINTS,
+            groups, tiles, FEATURES=FEATURES, METRIC=METRIC, POINTS=POINTS,
+            STRIDE=STRIDE, GROUP=GROUP, PART=0, BLOCK_POINTS=BLOCK_POINTS,
             TILES=TILES, LINES=LINES, SPAN=SPAN,
         )  # fmt: skip

@@ -19,7 +19,6 @@ from ...cpu.tiles import in_tiles
 from ...numerics.powers import whole
 from ...plan.plan import Parameters
 from .distances import SQUARED, reference_reduced_distances
-from .search import reference_nearest
 
 PRODUCTS_AT_ONCE = 2**18
 """Float32 products of rows and points that fit in a processor's cache."""
@@ -240,8 +239,19 @@ def nearest_points(
     if among is not None and x.device.type == "cpu":
         return among.nearest(x, neighbors)
     distance = reference_reduced_distances(x, parameters["columns"], parameters["factor"], metric, p)
-    index = reference_nearest(distance, neighbors)
+    index = nearest_of(distance, neighbors)
     return distance.gather(1, index), index
+
+
+def nearest_of(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
+    """Return the indices of the nearest of reduced distances `[rows, points]`, ascending, `[rows, neighbors]`."""
+    values, index = distance.topk(min(neighbors + 1, distance.shape[1]), dim=1, largest=False)
+    furthest = values[:, neighbors - 1, None]
+    if values.shape[1] > neighbors and bool((values[:, neighbors, None] > furthest).all()):
+        return index[:, :neighbors].sort(dim=1).values
+    nearer, level = distance < furthest, distance == furthest
+    room = neighbors - nearer.sum(1, keepdim=True)
+    return (nearer | (level & (level.cumsum(1) <= room))).nonzero()[:, 1].view(len(distance), neighbors)
 
 
 def candidates(points: np.ndarray, factor: np.ndarray, metric: str) -> Candidates | None:

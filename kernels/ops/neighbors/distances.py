@@ -25,6 +25,7 @@ A distance that is NaN (the row has NaN, or no feature is present in both) count
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -58,6 +59,34 @@ DISTANCES_AT_ONCE = 2**15
 INFINITY = tl.constexpr(float("inf"))
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A metric as kernels know it: their compile-time argument METRIC.
+
+    Compiled code passes a field on to another function only as a constant of its own (`P: tl.constexpr = METRIC.p`).
+    """
+
+    name: str  # one of `METRICS`
+    p: float  # the power of minkowski
+    whole: int | None  # that power if it is a whole number
+    weighted: bool  # whether some weight of a feature is not 1
+
+    @property
+    def squared(self) -> bool:
+        """Whether the reduced distance is a sum of squares."""
+        return self.name in SQUARED
+
+    @property
+    def rough(self) -> bool:
+        """Whether compilers add differences in more than one way, so that sums may differ in the last places."""
+        return not self.squared and (self.weighted or self.name == "minkowski")
+
+    @staticmethod
+    def of(name: str, p: float, factor: np.ndarray) -> Metric:
+        """Return the metric with these weights of the features."""
+        return Metric(name, p, whole(p), bool((factor != 1).any()))
+
+
 @triton.jit
 def reduced_distances(
     x,  # float32 or float64 [rows, FEATURES]
@@ -69,16 +98,12 @@ def reduced_distances(
     FEATURES: tl.constexpr,
     POINTS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
     UNROLL: tl.constexpr = 4,
 ):
     """Return the reduced distances `[BLOCK_ROWS, BLOCK_POINTS]`, infinite if NaN or past the last point."""
     return distances_between(
         (x + row * FEATURES)[:, None], (columns + point)[None, :], factor, (row < rows)[:, None],
-        (point < POINTS)[None, :], FEATURES=FEATURES, STRIDE=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE,
-        WEIGHTED=WEIGHTED, UNROLL=UNROLL,
+        (point < POINTS)[None, :], FEATURES=FEATURES, STRIDE=POINTS, METRIC=METRIC, UNROLL=UNROLL,
     )  # fmt: skip
 
 
@@ -92,9 +117,6 @@ def distances_between(
     FEATURES: tl.constexpr,
     STRIDE: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
     UNROLL: tl.constexpr,
     FUSED: tl.constexpr = True,
 ):
@@ -103,10 +125,12 @@ def distances_between(
     FUSED says that squares are added by fused multiply-adds. A compiler that may fuse them does so in most kernels. If
     it unrolls a whole sum, however, it may round the other one of the first two squares.
     """
-    SQUARES: tl.constexpr = METRIC == "euclidean" or METRIC == "sqeuclidean"
+    NAME: tl.constexpr = METRIC.name
+    WEIGHTED: tl.constexpr = METRIC.weighted
+    SQUARES: tl.constexpr = NAME == "euclidean" or NAME == "sqeuclidean"
     a = tl.zeros((real_row & real_point).shape, tl.float64)
     b = tl.zeros_like(a)
-    if METRIC == "haversine":
+    if NAME == "haversine":
         u = tl.load(xs, mask=real_row, other=0.0).to(tl.float64)
         v = tl.load(ys, mask=real_point, other=0.0)
         s = tl.sin(0.5 * (u - v))
@@ -121,24 +145,24 @@ def distances_between(
             v = tl.load(ys, mask=real_point, other=0.0)
             ys += STRIDE
             d = tl.abs(u - v)
-            if METRIC == "euclidean" or METRIC == "sqeuclidean":
+            if NAME == "euclidean" or NAME == "sqeuclidean":
                 term = d * d
-            elif METRIC == "minkowski":
-                term = power(d, P, WHOLE)
-            elif METRIC == "canberra":
+            elif NAME == "minkowski":
+                term = minkowski_term(d, METRIC)
+            elif NAME == "canberra":
                 size = tl.abs(u) + tl.abs(v)
                 term = d / tl.where(size == 0.0, 1.0, size)
-            elif METRIC == "braycurtis":
+            elif NAME == "braycurtis":
                 term = d
                 b += tl.abs(u) + tl.abs(v)
-            elif METRIC == "hamming":
+            elif NAME == "hamming":
                 term = (u != v).to(tl.float64) + (d - d)  # the last term is NaN if d is
-            elif METRIC == "cosine":
+            elif NAME == "cosine":
                 term = u * v
-            elif METRIC == "nan_euclidean":
+            elif NAME == "nan_euclidean":
                 term = tl.where(d == d, d * d, 0.0)
                 b += (d == d).to(tl.float64)
-            elif METRIC == "manhattan" or METRIC == "chebyshev":
+            elif NAME == "manhattan" or NAME == "chebyshev":
                 term = d
             else:
                 term = ((u != 0.0) != (v != 0.0)).to(tl.float64) + (d - d)  # in one of the two
@@ -147,7 +171,7 @@ def distances_between(
                 weight = tl.load(factor + f)
                 if not (FUSED and SQUARES):
                     term *= weight
-            if METRIC == "chebyshev":
+            if NAME == "chebyshev":
                 a = tl.where((term > a) | (term != term), term, a)
             elif FUSED and SQUARES and WEIGHTED:
                 a = tl.fma(term, weight + tl.zeros_like(a), a)
@@ -155,37 +179,46 @@ def distances_between(
                 a = tl.fma(d, d, a)
             else:
                 a += term
-    if METRIC == "braycurtis":
+    if NAME == "braycurtis":
         a /= tl.where(b == 0.0, 1.0, b)
-    elif METRIC == "hamming":
+    elif NAME == "hamming":
         a /= FEATURES
-    elif METRIC == "cosine":
+    elif NAME == "cosine":
         a = 1.0 - a
         a = tl.where(a < 0.0, 0.0, tl.where(a > 2.0, 2.0, a))
-    elif METRIC == "nan_euclidean":
+    elif NAME == "nan_euclidean":
         a = tl.where(b == 0.0, INFINITY, a / tl.where(b == 0.0, 1.0, b) * FEATURES)
-    elif METRIC == "dice":
+    elif NAME == "dice":
         a = tl.where(a + b == 0.0, INFINITY, a / tl.where(a + b == 0.0, 1.0, 2.0 * b + a))
-    elif METRIC == "jaccard":
+    elif NAME == "jaccard":
         a /= tl.where(a + b == 0.0, 1.0, a + b)
-    elif METRIC == "rogerstanimoto":
+    elif NAME == "rogerstanimoto":
         a = 2.0 * a / (FEATURES + a)
-    elif METRIC == "russellrao":
+    elif NAME == "russellrao":
         a = (FEATURES - b) / FEATURES + (a - a)
-    elif METRIC == "sokalsneath":
+    elif NAME == "sokalsneath":
         a = tl.where(a + b == 0.0, INFINITY, a / tl.where(a + b == 0.0, 1.0, 0.5 * b + a))
     return tl.where((a == a) & real_point, a, INFINITY)
 
 
 @triton.jit
-def finish_distance(a, METRIC: tl.constexpr, P: tl.constexpr):
+def minkowski_term(d, METRIC: tl.constexpr):
+    """Return the power of absolute differences of which minkowski's reduced distance is the sum."""
+    P: tl.constexpr = METRIC.p
+    WHOLE: tl.constexpr = METRIC.whole
+    return power(d, P, WHOLE)
+
+
+@triton.jit
+def finish_distance(a, METRIC: tl.constexpr):
     """Return the distance for a reduced distance."""
+    NAME: tl.constexpr = METRIC.name
     y = a
-    if METRIC == "euclidean" or METRIC == "nan_euclidean":
+    if NAME == "euclidean" or NAME == "nan_euclidean":
         y = tl.sqrt(a)
-    elif METRIC == "minkowski":
-        y = tl.exp(tl.log(a) / P)
-    elif METRIC == "haversine":
+    elif NAME == "minkowski":
+        y = tl.exp(tl.log(a) / METRIC.p)
+    elif NAME == "haversine":
         y = 2.0 * arcsin(tl.sqrt(a))
     return y
 
@@ -229,11 +262,6 @@ def reference_finish(a: torch.Tensor, metric: str, p: float) -> torch.Tensor:
     if metric == "haversine":
         return 2 * torch.asin(a.sqrt())
     return a
-
-
-def metric_constants(metric: str, p: float, factor: np.ndarray) -> dict[str, object]:
-    """Return the compile-time arguments that describe a metric to kernels."""
-    return {"METRIC": metric, "P": p, "WHOLE": whole(p), "WEIGHTED": bool((factor != 1).any())}
 
 
 def transposed(points: np.ndarray) -> np.ndarray:

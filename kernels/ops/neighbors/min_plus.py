@@ -18,9 +18,7 @@ import triton.language as tl
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .distances import INFINITY
-
-BLOCK_ROWS = 32
-BLOCK_WIDTH = 64
+from .launch import MIN_PLUS_BLOCK
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -77,9 +75,8 @@ class MinPlus(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (inner, width) = inputs, self.lengths.shape
-        grid = (triton.cdiv(rows, BLOCK_ROWS), triton.cdiv(width, BLOCK_WIDTH))
-        block = {"BLOCK_ROWS": BLOCK_ROWS, "BLOCK_WIDTH": BLOCK_WIDTH}
-        min_plus_kernel[grid](x, parameters["lengths"], output, rows, INNER=inner, WIDTH=width, **block, num_warps=8)
+        blocks = (triton.cdiv(rows, MIN_PLUS_BLOCK["BLOCK_ROWS"]), triton.cdiv(width, MIN_PLUS_BLOCK["BLOCK_WIDTH"]))
+        min_plus_kernel[blocks](x, parameters["lengths"], output, rows, INNER=inner, WIDTH=width, **MIN_PLUS_BLOCK)
 
     def describe(self) -> str:
         return f"{self.lengths.shape[0]} → {self.lengths.shape[1]}"

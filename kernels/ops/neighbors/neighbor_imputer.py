@@ -10,7 +10,8 @@ entry of `means` (Troyanskaya et al., Bioinformatics 17:520, 2001).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,15 +23,15 @@ from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .bounds import grouping
-from .distances import INFINITY, check_points, reduced_distances, reference_reduced_distances, transposed
-from .search import WEIGHTS, check_neighbors, neighbor_weights, reference_nearest
+from .cpu_search import nearest_of
+from .distances import INFINITY, reduced_distances
+from .launch import distances_block, donors_block
+from .search import WEIGHTS, Search, check_neighbors, reference_nearest
+from .search_kernel import neighbor_weights
 from .top_k import INFINITE_HALF, NONE, comes_before, from_upper_half, keep_nearer, next_groups, upper_half, worth_more
 
 DISTANCES_AT_ONCE = 2**22
 """Distances in memory at a time; more rows are computed part by part."""
-
-BLOCK_POINTS = 128
-AT_ONCE = 2
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -44,6 +45,7 @@ def missing_distances_kernel(
     POINTS: tl.constexpr,
     GROUPS: tl.constexpr,
     GROUP: tl.constexpr,
+    METRIC: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -60,8 +62,7 @@ def missing_distances_kernel(
         point = tl.program_id(0) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
         group = tl.program_id(0) * (BLOCK_POINTS // GROUP) + tl.arange(0, BLOCK_POINTS // GROUP)
         distance = reduced_distances(
-            x, values, values, row, point, rows, FEATURES=FEATURES, POINTS=POINTS, METRIC="nan_euclidean",
-            P=2.0, WHOLE=2, WEIGHTED=False,
+            x, values, values, row, point, rows, FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC,
         )  # fmt: skip
         inside = (row < rows)[:, None] & (point < GROUPS * GROUP)[None, :]
         tl.store(distances + row[:, None] * (GROUPS * GROUP) + point[None, :], distance, mask=inside)
@@ -86,6 +87,7 @@ def neighbor_imputer_kernel(
     BY_DISTANCE: tl.constexpr,
     GROUPS: tl.constexpr,
     GROUP: tl.constexpr,
+    METRIC: tl.constexpr,
     AT_ONCE: tl.constexpr,
     BLOCK_GROUPS: tl.constexpr,
     BLOCK_NEIGHBORS: tl.constexpr,
@@ -116,7 +118,7 @@ def neighbor_imputer_kernel(
                 _, first = tl.min(bound, axis=1, return_indices=True)
                 more = comes_before(first * GROUP, best, chosen)
         real = (slot < NEIGHBORS) & (best < INFINITY)
-        weight = neighbor_weights(best, real, "nan_euclidean", 2.0, BY_DISTANCE)
+        weight = neighbor_weights(best, real, METRIC, BY_DISTANCE)
         donated = tl.load(values + feature * POINTS + chosen, mask=real, other=0.0)
         total = tl.sum(tl.sum(weight, axis=1), axis=0)
         y = tl.sum(tl.sum(weight * donated, axis=1), axis=0) / tl.where(total == 0.0, 1.0, total)
@@ -134,9 +136,14 @@ class NeighborImputer(Operation):
     n_neighbors: int
     weights: str = "uniform"
 
+    @functools.cached_property
+    def search(self) -> Search:
+        """The points and their metric; the donors of each feature are others of them."""
+        return Search(self.points, np.ones(self.points.shape[-1]), 0, "nan_euclidean")
+
     def check(self, *widths: int) -> None:
         (features,) = widths
-        check_points("neighbor_imputer", self.points, np.ones(features), "nan_euclidean", 2.0, features)
+        self.search.check("neighbor_imputer", features)
         check_neighbors("neighbor_imputer", self.n_neighbors, len(self.points))
         if self.means.shape != (features,):
             raise PlanError(f"neighbor_imputer: means must be [{features}], not {list(self.means.shape)}.")
@@ -149,22 +156,32 @@ class NeighborImputer(Operation):
         return len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points transposed, so that a tile is contiguous."""
-        return {"values": transposed(self.points), "means": self.means, "columns": self.columns}
+        tables = self.search.plain_tables()
+        return {"values": tables["columns"], "means": self.means, "columns": self.columns}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
+        return self._filled(x, parameters, reference_nearest)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        return self._filled(x, parameters, nearest_of)
+
+    def _filled(
+        self, x: torch.Tensor, parameters: Parameters, choose: Callable[[torch.Tensor, int], torch.Tensor]
+    ) -> torch.Tensor:
+        """Return the filled rows; `choose` returns the indices of the nearest, ascending, for reduced distances."""
         values, means = parameters["values"], parameters["means"]
-        factor = torch.ones(len(values))
+        places = {"columns": values, "factor": torch.ones(len(values))}
 
         def compute(tile: torch.Tensor) -> torch.Tensor:
             missing = tile.isnan()
             filled = tile.clone()
             if missing.any():
-                distance = reference_reduced_distances(tile, values, factor, "nan_euclidean", 2.0)
+                distance = self.search.distances(tile, places)
                 for feature in set(self.columns.tolist()):
                     if missing[:, feature].any():
-                        found = self._donated(distance, values[feature], means[feature])
+                        found = self._donated(distance, values[feature], means[feature], choose)
                         filled[:, feature] = torch.where(missing[:, feature], found, tile[:, feature])
             return filled.index_select(1, parameters["columns"])
 
@@ -179,16 +196,14 @@ class NeighborImputer(Operation):
         shape = {
             "values": parameters["values"], "distances": distances, "least": least,
             "FEATURES": features, "POINTS": points, "GROUPS": groups, "GROUP": group,
+            "METRIC": self.search.kernel_metric,
         }  # fmt: skip
-        slots, block_points = triton.next_power_of_2(self.n_neighbors), max(BLOCK_POINTS, group)
         for start in range(0, rows, step):
             part = slice(start, min(start + step, rows))
             count = part.stop - start
-            block_rows = 16 if count > 4 else 4 if count > 1 else 1
-            missing_distances_kernel[(triton.cdiv(groups * group, block_points), triton.cdiv(count, block_rows))](
-                x=x[part], rows=count, **shape, BLOCK_FEATURES=min(triton.next_power_of_2(features), 64),
-                BLOCK_ROWS=block_rows, BLOCK_POINTS=block_points, num_warps=4,
-            )  # fmt: skip
+            block = distances_block(count, features, group)
+            grid = (triton.cdiv(groups * group, block["BLOCK_POINTS"]), triton.cdiv(count, block["BLOCK_ROWS"]))
+            missing_distances_kernel[grid](x=x[part], rows=count, **shape, **block)
             neighbor_imputer_kernel[(count, width)](
                 x=x[part],
                 means=parameters["means"],
@@ -198,10 +213,7 @@ class NeighborImputer(Operation):
                 WIDTH=width,
                 NEIGHBORS=self.n_neighbors,
                 BY_DISTANCE=self.weights == "distance",
-                AT_ONCE=AT_ONCE,
-                BLOCK_GROUPS=triton.next_power_of_2(groups),
-                BLOCK_NEIGHBORS=slots,
-                num_warps=1 if slots <= 64 and groups <= 2048 else 4,
+                **donors_block(self.n_neighbors, groups),
             )
 
     def launches(self, inputs: int) -> int:
@@ -213,13 +225,19 @@ class NeighborImputer(Operation):
     def describe(self) -> str:
         return f"from {self.n_neighbors} of {len(self.points)} points, weights {self.weights}"
 
-    def _donated(self, distance: torch.Tensor, values: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+    def _donated(
+        self,
+        distance: torch.Tensor,
+        values: torch.Tensor,
+        mean: torch.Tensor,
+        choose: Callable[[torch.Tensor, int], torch.Tensor],
+    ) -> torch.Tensor:
         """Return the nearest donors' mean for each row, `[rows]`, for the values of one feature, `[points]`."""
         donors = (~values.isnan()).nonzero()[:, 0]
         if not len(donors):
             return mean.expand(len(distance))
         distance = distance[:, donors]
-        index = reference_nearest(distance, min(self.n_neighbors, len(donors)))
+        index = choose(distance, min(self.n_neighbors, len(donors)))
         distance = distance.gather(1, index).sqrt()
         weight = (~distance.isinf()).double()
         if self.weights == "distance":

@@ -12,7 +12,7 @@ feature with the row is further than all others and otherwise a neighbour like t
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,59 +22,55 @@ import triton.language as tl
 
 from ...numerics.pairwise_reduce import sum_in_pairs
 from ...plan.plan import Operation, Parameters
-from .bounds import BOUND_LAUNCHES, bound_parameters, bounded
-from .cpu_search import Candidates, candidates, in_parts, nearest_points
-from .distances import INFINITY, check_points, metric_constants, reference_finish, transposed
-from .search import check_neighbors, check_targets, nearest, neighbor_weights, searches
+from .cpu_search import Found
+from .distances import INFINITY
+from .search import Search, check_neighbors, check_targets
+from .search_kernel import nearest, neighbor_weights
 
 
 @triton.jit(do_not_specialize=["rows"])
 def neighbors_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float64 [FEATURES, POINTS]
-    factor,  # float64 [FEATURES]
-    targets,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS], or like `finer` an array of `search_few_rows.py`
+    x,  # like the next five and `rows` an argument of `nearest`
+    columns,
+    factor,
+    bounds,
     finer,
-    reach,  # float64 [rows, 2], see `bounds.py`
+    reach,
+    targets,  # float64 [POINTS, OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]
     rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
     OUTPUTS: tl.constexpr,
-    NEIGHBORS: tl.constexpr,
-    METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BLOCK_GROUPS: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_NEIGHBORS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
-    FINE: tl.constexpr,
-    TILE: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    UNROLL: tl.constexpr,
+    SEARCH: tl.constexpr,
 ):
-    """A program answers `BLOCK_ROWS` rows."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    best, chosen = nearest(
-        x, columns, factor, bounds, finer, reach, row, rows,
-        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,
-        AT_ONCE=AT_ONCE, UNROLL=UNROLL,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
-    real = tl.arange(0, BLOCK_NEIGHBORS)[None, :] < NEIGHBORS
+    """A program answers a block of rows."""
+    METRIC: tl.constexpr = SEARCH.metric
+    row, best, chosen = nearest(x, columns, factor, bounds, finer, reach, rows, SEARCH)
+    real = tl.arange(0, SEARCH.slots)[None, :] < SEARCH.neighbors
+    store_means(best, chosen, real, targets, out, row, rows, OUTPUTS, METRIC, BY_DISTANCE)
+
+
+@triton.jit
+def store_means(
+    best,  # float64 [BLOCK_ROWS, SLOTS], −infinity in slots that are not real
+    chosen,  # int32 [BLOCK_ROWS, SLOTS]
+    real,  # int1 [1, SLOTS]
+    targets,  # float64 [POINTS, OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]
+    row,  # int64 [BLOCK_ROWS]
+    rows,
+    OUTPUTS: tl.constexpr,
+    METRIC: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+):
+    """Store the means of the targets of rows' neighbours, which have these reduced distances and indices."""
     undefined = tl.max(best, axis=1) == INFINITY
-    weight = neighbor_weights(best, real, METRIC, P, BY_DISTANCE)
+    weight = neighbor_weights(best, real, METRIC, BY_DISTANCE)
     total = sum_in_pairs(weight)
     for t in tl.range(0, OUTPUTS):
         value = tl.load(targets + chosen.to(tl.int64) * OUTPUTS + t, mask=real, other=0.0)
         y = sum_in_pairs(weight * value) / total
-        if BY_DISTANCE or METRIC != "nan_euclidean":
+        if BY_DISTANCE or METRIC.name != "nan_euclidean":
             y = tl.where(undefined, float("nan"), y)
         tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
 
@@ -91,9 +87,14 @@ class Neighbors(Operation):
     p: float = 2.0
     weights: str = "uniform"
 
+    @functools.cached_property
+    def search(self) -> Search:
+        """The search for the nearest points."""
+        return Search(self.points, self.factor, self.n_neighbors, self.metric, self.p)
+
     def check(self, *widths: int) -> None:
         (features,) = widths
-        check_points("neighbors", self.points, self.factor, self.metric, self.p, features)
+        self.search.check("neighbors", features)
         check_neighbors("neighbors", self.n_neighbors, len(self.points))
         check_targets("neighbors", self.targets, self.weights, len(self.points))
 
@@ -101,21 +102,29 @@ class Neighbors(Operation):
         return self.targets.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the points in contiguous tiles, and the tables for bounds."""
-        return self.plain_parameters() | bound_parameters(
-            self.points, self.n_neighbors, self.factor, self.metric, self.p
-        )
+        return self.search.tables() | {"targets": self.targets}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        return {"columns": transposed(self.points), "targets": self.targets, "factor": self.factor}
+        return self.search.plain_tables() | {"targets": self.targets}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), targets = inputs, parameters["targets"]
+        (x,) = inputs
+        return self._means(x, parameters, self.search.reference, len(self.points))
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        return self._means(x, parameters, self.search.on_cpu, self.search.numbers_on_cpu)
+
+    def _means(
+        self, x: torch.Tensor, parameters: Parameters, find: Callable[[torch.Tensor, Parameters], Found], numbers: int
+    ) -> torch.Tensor:
+        """Return the answers for the neighbours that `find` returns, which has so many numbers in memory for a row."""
+        targets = parameters["targets"]
         lenient = self.metric == "nan_euclidean" and self.weights == "uniform"
 
         def compute(part: torch.Tensor) -> torch.Tensor:
-            distance, index = self.nearest(part, parameters)
-            distance = reference_finish(distance, self.metric, self.p)
+            reduced, index = find(part, parameters)
+            distance = self.search.finish(reduced)
             weight = torch.ones_like(distance)
             if self.weights == "distance":
                 inverse = 1 / distance
@@ -126,37 +135,21 @@ class Neighbors(Operation):
             return y if lenient else torch.where(distance.isinf().any(1, keepdim=True), torch.nan, y)
 
         outputs = targets.shape[1]
-        elements = max(len(targets) if self._candidates is None else 1, self.n_neighbors * outputs)
-        return in_parts(x, compute, outputs, elements, self.metric, self.p)
-
-    def nearest(self, x: torch.Tensor, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the reduced distances and indices of each row's neighbours, in the order of their indices."""
-        return nearest_points(x, parameters, self.metric, self.p, self.n_neighbors, self._candidates)
+        return self.search.in_parts(x, compute, outputs, max(numbers, self.n_neighbors * outputs))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (points, features) = inputs, self.points.shape
-        constants = metric_constants(self.metric, self.p, self.factor)
-        for search in searches(x, parameters, rows, points, self.n_neighbors, constants):
-            neighbors_kernel[search.grid](
-                x=x[search.part],
-                **{name: parameters[name] for name in ("columns", "targets", "factor")},
-                out=output[search.part],
-                FEATURES=features,
-                POINTS=points,
+        (x,) = inputs
+        for launch in self.search.launches(parameters, x, rows):
+            launch.run(
+                neighbors_kernel,
+                targets=parameters["targets"],
+                out=output[launch.part],
                 OUTPUTS=output.shape[1],
-                NEIGHBORS=self.n_neighbors,
-                **constants,
                 BY_DISTANCE=self.weights == "distance",
-                **search.arguments,
-                num_warps=search.warps,
             )
 
     def launches(self, inputs: int) -> int:
-        return 1 + BOUND_LAUNCHES * bounded(self.points, self.n_neighbors, self.factor, self.metric, self.p)
+        return self.search.launch_count()
 
     def describe(self) -> str:
         return f"{self.n_neighbors} of {len(self.points)} points by {self.metric}, weights {self.weights}"
-
-    @functools.cached_property
-    def _candidates(self) -> Candidates | None:
-        return candidates(self.points, self.factor, self.metric)

@@ -14,7 +14,7 @@ few groups hold a neighbour, only those that bounds leave (`bounds.py`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,53 +25,29 @@ import triton.language as tl
 from ...cpu.tiles import product
 from ...format.errors import PlanError
 from ...numerics.pairwise_reduce import sum_in_pairs
-from ...numerics.powers import whole
 from ...plan.plan import Operation, Parameters
-from .bounds import BOUND_LAUNCHES, bound_parameters, bounded, bounds_of, grouping, in_groups
-from .cpu_search import Candidates, candidates, in_parts
-from .distances import (
-    INFINITY,
-    SQUARED,
-    check_points,
-    distances_between,
-    finish_distance,
-    metric_constants,
-    reduced_radius,
-    reference_finish,
-    reference_reduced_distances,
-    transposed,
-)
+from .bounds import BOUND_LAUNCHES, bounds_of, grouping, in_groups
+from .distances import INFINITY, SQUARED, distances_between, finish_distance, reduced_radius
+from .launch import MANY_ROWS, groups_in_part, radius_block
 from .radius_sums import LAUNCHES, decided_by_products, launch_means, within_parameters
-from .search import check_targets
+from .search import Search, check_targets
 
 SAMPLE = 16
 LARGEST_SHARE = 0.1
 """If a row has neighbours in at most this share of the groups of points, bounds select the groups to visit."""
-
-MOST_SUMS = 2048
-"""The most sums that a program keeps, one for each row, output and place in a group."""
-
-MANY_ROWS = 32
-"""From this many rows on, several rows share the numbers that a program loads, if most groups hold neighbours."""
-
-MOST_PARTS = 64
-"""The most programs that share a row's points. Their sums are added in order, so the number follows the model alone."""
-
-LEAST_IN_PART = 8
-"""The fewest groups of points that a program visits."""
 
 SUMS_AT_ONCE = 2**22
 """Sums in memory at a time; more rows are computed part by part."""
 
 
 @triton.jit
-def weights_within(distance, furthest, METRIC: tl.constexpr, P: tl.constexpr, BY_DISTANCE: tl.constexpr):
+def weights_within(distance, furthest, METRIC: tl.constexpr, BY_DISTANCE: tl.constexpr):
     """Return the weights of points with these reduced distances, and 1 for the points at distance zero, else 0."""
     within = distance <= furthest
     weight = within.to(tl.float64)
     hit = weight
     if BY_DISTANCE:
-        distance = finish_distance(tl.where(within, distance, 1.0), METRIC, P)
+        distance = finish_distance(tl.where(within, distance, 1.0), METRIC)
         hit = (within & (distance == 0.0)).to(tl.float64)
         weight = tl.where(distance == 0.0, 0.0, weight / tl.where(distance == 0.0, 1.0, distance))
     return weight, hit
@@ -92,9 +68,6 @@ def radius_sums_kernel(
     POINTS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
     BOUNDED: tl.constexpr,
     PARTS: tl.constexpr,
@@ -135,9 +108,9 @@ def radius_sums_kernel(
         ys = columns + first.to(tl.int64) * (FEATURES * GROUP) + lane
         distance = distances_between(
             (x + row * FEATURES)[:, None], ys[None, :], factor, (row < rows)[:, None], (point < POINTS)[None, :],
-            FEATURES=FEATURES, STRIDE=GROUP, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=UNROLL,
+            FEATURES=FEATURES, STRIDE=GROUP, METRIC=METRIC, UNROLL=UNROLL,
         )  # [BLOCK_ROWS, GROUP]  # fmt: skip
-        weight, hit = weights_within(distance, furthest, METRIC, P, BY_DISTANCE)
+        weight, hit = weights_within(distance, furthest, METRIC, BY_DISTANCE)
         inside = (output < OUTPUTS)[:, None] & (point < POINTS)[None, :]
         value = tl.load(targets + point.to(tl.int64)[None, :] * OUTPUTS + output[:, None], mask=inside, other=0.0)
         weights += weight
@@ -205,9 +178,14 @@ class RadiusNeighbors(Operation):
     p: float = 2.0
     weights: str = "uniform"
 
+    @functools.cached_property
+    def search(self) -> Search:
+        """The points, of which bounds tell those that may be the nearest or within the radius."""
+        return Search(self.points, self.factor, 1, self.metric, self.p)
+
     def check(self, *widths: int) -> None:
         (features,) = widths
-        check_points("radius_neighbors", self.points, self.factor, self.metric, self.p, features)
+        self.search.check("radius_neighbors", features)
         check_targets("radius_neighbors", self.targets, self.weights, len(self.points))
         if self.empty.shape != self.targets.shape[1:]:
             shapes = f"{list(self.targets.shape[1:])}, not {list(self.empty.shape)}"
@@ -220,41 +198,65 @@ class RadiusNeighbors(Operation):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the reduced radius, the points in contiguous tiles, and the tables for bounds."""
+        own = {"targets": self.targets, "empty": self.empty, "radius": self._reduced_radius}
         if self._by_products:
-            found = self.plain_parameters() | within_parameters(self.points, self.targets, self.factor)
-            return {name: array for name, array in found.items() if name != "targets"}
+            del own["targets"]  # whose digits are read
+            return own | within_parameters(self.points, self.targets, self.factor) | {"factor": self.factor}
         if not self._few:
-            return self.plain_parameters() | {"columns": in_groups(self.points)}
-        return self.plain_parameters() | bound_parameters(self.points, 1, self.factor, self.metric, self.p)
+            return own | {"columns": in_groups(self.points), "factor": self.factor}
+        return own | self.search.tables()
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        radius = self._reduced_radius
-        tables = {"targets": self.targets, "factor": self.factor, "empty": self.empty, "radius": radius}
-        return {"columns": transposed(self.points), **tables}
+        own = {"targets": self.targets, "empty": self.empty, "radius": self._reduced_radius}
+        return own | self.search.plain_tables()
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,), targets = inputs, parameters["targets"]
+        (x,) = inputs
+        return self._means(x, parameters, self._weights)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,), candidates = inputs, self.search.candidates
+        if self.weights != "uniform" or candidates is None:
+            return self.reference(parameters, x)
+        return self._means(x, parameters, lambda part, given: candidates.within(part, given["radius"]))
+
+    def _means(
+        self, x: torch.Tensor, parameters: Parameters, weigh: Callable[[torch.Tensor, Parameters], torch.Tensor]
+    ) -> torch.Tensor:
+        """Return the means for the points' weights, `[rows, points]`, that `weigh` returns."""
+        targets = parameters["targets"]
 
         def compute(part: torch.Tensor) -> torch.Tensor:
-            weight = self._weights(parameters, part)
+            weight = weigh(part, parameters)
             total = weight.cumsum(1)[:, -1:] if weight.is_floating_point() else weight.sum(1, keepdim=True)
             return torch.where(total > 0, product(weight, targets) / total, parameters["empty"])
 
-        return in_parts(x, compute, targets.shape[1], len(targets), self.metric, self.p)
+        return self.search.in_parts(x, compute, targets.shape[1], len(targets))
+
+    def _weights(self, x: torch.Tensor, parameters: Parameters) -> torch.Tensor:
+        """Return the weight of each point for each row, from its distance: float64, or bool for uniform weights."""
+        reduced = self.search.distances(x, parameters)
+        within = reduced <= parameters["radius"]
+        if self.weights == "uniform":
+            return within
+        distance = self.search.finish(reduced)
+        hit = within & (distance == 0)
+        return torch.where(hit.any(1, keepdim=True), hit.double(), torch.where(within, 1 / distance, 0.0))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features), outputs = inputs, self.points.shape, output.shape[1]
+        metric = self.search.kernel_metric
         if self._by_products:
-            launch_means(x[:rows], parameters, self.factor, points, output[:rows])
+            launch_means(x[:rows], parameters, metric, points, output[:rows])
             return
         groups, group = grouping(points)
-        in_part = max(LEAST_IN_PART, triton.cdiv(groups, MOST_PARTS))
+        in_part = groups_in_part(groups)
         means = {"OUTPUTS": outputs, "BY_DISTANCE": self.weights == "distance", "PARTS": triton.cdiv(groups, in_part)}
         width = means["PARTS"] * (1 + outputs) * (2 if self.weights == "distance" else 1)
-        block_outputs = min(triton.next_power_of_2(outputs), max(MOST_SUMS // group, 1), 32)
-        block_rows = 1 if self._few or rows < MANY_ROWS else max(MOST_SUMS // (group * block_outputs), 1)
-        shared = block_rows > 1
-        x = x[:rows].double() if shared else x  # otherwise each program would convert the rows for each of its points
+        block = radius_block(1 if self._few else rows, group, outputs, metric)
+        block_rows, block_outputs = block["BLOCK_ROWS"], block["BLOCK_OUTPUTS"]
+        if block_rows > 1:  # otherwise each program would convert the rows for each of its points
+            x = x[:rows].double()
         for part, bounds, reach in self._parts(x, parameters, rows, width):
             count = part.stop - part.start
             sums = torch.empty(count, width, dtype=torch.float64, device=x.device)
@@ -267,17 +269,14 @@ class RadiusNeighbors(Operation):
                 rows=count,
                 FEATURES=features,
                 POINTS=points,
-                **metric_constants(self.metric, self.p, self.factor),
+                METRIC=metric,
                 **means,
                 BOUNDED=bounds is not None,
                 IN_PART=in_part,
                 GROUPS=groups,
                 GROUP=group,
                 BLOCK_GROUPS=triton.next_power_of_2(in_part),
-                BLOCK_ROWS=block_rows,
-                BLOCK_OUTPUTS=block_outputs,
-                UNROLL=4 if shared or whole(self.p) is None else 32,
-                num_warps=4 if shared or block_outputs > 8 else 1,
+                **block,
             )
             radius_mean_kernel[(count, triton.cdiv(outputs, block_outputs))](
                 sums=sums,
@@ -299,8 +298,8 @@ class RadiusNeighbors(Operation):
             if not self._few:
                 yield part, None, None
                 continue
-            constants = metric_constants(self.metric, self.p, self.factor)
-            for within, bounds, reach in bounds_of(x[part], parameters, part.stop - start, len(self.points), constants):
+            found = bounds_of(x[part], parameters, part.stop - start, len(self.points), self.search.kernel_metric)
+            for within, bounds, reach in found:
                 yield slice(start + within.start, start + within.stop), bounds, reach
 
     def launches(self, inputs: int) -> int:
@@ -308,16 +307,16 @@ class RadiusNeighbors(Operation):
 
     @functools.cached_property
     def _few(self) -> bool:
-        """Return whether few groups of points hold a neighbour of a row, estimated from a sample of the points."""
-        if not bounded(self.points, 1, self.factor, self.metric, self.p):
+        """Whether few groups of points hold a neighbour of a row, estimated from a sample of the points."""
+        if not self.search.bounded:
             return False
         within = (self._sample()[1] <= float(self._reduced_radius[0])).mean()
         return bool(within * grouping(len(self.points))[1] <= LARGEST_SHARE)
 
     @functools.cached_property
     def _by_products(self) -> bool:
-        """Return whether matrix products find the neighbours and sum their targets, see `radius_sums.py`."""
-        if self.weights != "uniform" or self.metric not in SQUARED or not bounded(self.points, 1, self.factor):
+        """Whether matrix products find the neighbours and sum their targets, see `radius_sums.py`."""
+        if self.weights != "uniform" or self.metric not in SQUARED or not self.search.bounded:
             return False
         radius = float(self._reduced_radius[0])
         return decided_by_products(self.points, self.targets, self.factor, radius, *self._sample())
@@ -329,26 +328,8 @@ class RadiusNeighbors(Operation):
     def _sample(self) -> tuple[np.ndarray, np.ndarray]:
         """Return a sample of the points, and their reduced distances to all points."""
         some = self.points[:: -(-len(self.points) // SAMPLE)]
-        columns, factor = torch.from_numpy(transposed(self.points)), torch.from_numpy(self.factor)
-        distance = reference_reduced_distances(torch.from_numpy(some), columns, factor, self.metric, self.p)
-        return some, distance.numpy()
+        tables = {name: torch.from_numpy(array) for name, array in self.search.plain_tables().items()}
+        return some, self.search.distances(torch.from_numpy(some), tables).numpy()
 
     def describe(self) -> str:
         return f"{len(self.points)} points within {self.radius:g} by {self.metric}, weights {self.weights}"
-
-    @functools.cached_property
-    def _candidates(self) -> Candidates | None:
-        return candidates(self.points, self.factor, self.metric)
-
-    def _weights(self, parameters: Parameters, x: torch.Tensor) -> torch.Tensor:
-        """Return the weight of each point for each row, `[rows, points]`: float64, or bool for uniform weights."""
-        factor, radius = parameters["factor"], parameters["radius"]
-        if self.weights == "uniform" and self._candidates is not None and x.device.type == "cpu":
-            return self._candidates.within(x, radius)
-        distance = reference_reduced_distances(x, parameters["columns"], factor, self.metric, self.p)
-        within = distance <= radius
-        if self.weights == "uniform":
-            return within
-        distance = reference_finish(distance, self.metric, self.p)
-        hit = within & (distance == 0)
-        return torch.where(hit.any(1, keepdim=True), hit.double(), torch.where(within, 1 / distance, 0.0))

@@ -1,29 +1,24 @@
-"""The nearest stored points to each row, for the operations that answer from them.
-
-Among equal distances the point with the smallest index is nearer. A kernel goes over tiles of points, all of them or
-the most promising groups of a row (`bounds.py`), and keeps the best so far of each row in registers: while a tile
-holds a point nearer than a row's worst, the nearest such point takes the worst one's place. The points that a row keeps
-do not depend on other rows.
-"""
+"""The search for the nearest of an operation's points: its checks, its tables, its launches and its plain torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 import triton
-import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.devices import has_many_float64_units
 from ...plan.plan import Parameters
-from .bounds import bounds_of, grouping, padded_points, tile_points
-from .distances import INFINITY, SQUARED, distances_between, finish_distance, reduced_distances
-from .search_few_rows import list_distances_kernel, nearest_in_parts, nearest_listed
-from .top_k import NONE, by_index, comes_before, keep_nearer, next_groups, worth_more
+from .bounds import BOUND_LAUNCHES, bound_parameters, bounded, bounds_of, grouping, padded_points, tile_points
+from .cpu_search import Candidates, Found, candidates, in_parts, nearest_points
+from .distances import Metric, check_points, reference_finish, reference_reduced_distances, transposed
+from .launch import SEARCH_WARPS, groups_at_once, list_block, neighbor_tile, parts_at_once, way_of_search
+from .search_kernel import SearchShape, list_distances_kernel
 
 MAX_NEIGHBORS = 4096
 """Neighbours of a row that fit the registers of one program."""
@@ -31,263 +26,193 @@ MAX_NEIGHBORS = 4096
 WEIGHTS = ("uniform", "distance")
 """The ways to weight a row's neighbours."""
 
-SEARCH_WARPS = 1
-"""A search is a chain of small steps, which need no synchronisation within one warp."""
-
-FEW_ROWS = 256
-"""Up to this many rows a GPU has room for several warps each, which visit several groups at once."""
-
-FEW_NEIGHBORS = 16
-"""Up to this many neighbours, few rows are searched by `search_few_rows.py`."""
-
-LISTED = {True: 2**23, False: 2**19}
-"""Up to this many differences (rows × points × features) need no bounds; the key is has_many_float64_units."""
-
-MOST_LISTED_POINTS = 2**15
-
-PARTED_ROWS, MOST_TILES = 64, 2048
-"""Up to this many rows and tiles of points, parts of the tiles get Euclidean bounds too."""
-
-COARSE = tl.constexpr(512)
-"""The most bounds that a search of such parts starts from."""
-
-
-@triton.jit
-def nearest(
-    x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float64 [FEATURES, POINTS]
-    factor,  # float64 [FEATURES]
-    bounds,  # float32 [rows, GROUPS], see `bounds.py`, or an array of `search_few_rows.py`; not read without groups
-    finer,  # not read without FINE: distances or bounds of `search_few_rows.py`, of single points or of parts of tiles
-    reach,  # float64 [rows, 2], see `bounds.py`; not read unless searches use bounds
-    row,  # int64 [BLOCK_ROWS], one row if there are groups
-    rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
-    NEIGHBORS: tl.constexpr,
-    METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BLOCK_GROUPS: tl.constexpr,
-    BLOCK_NEIGHBORS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
-    FINE: tl.constexpr,
-    TILE: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    UNROLL: tl.constexpr,
-):
-    """Return the reduced distances and indices of the nearest points, `[BLOCK_ROWS, BLOCK_NEIGHBORS]` each.
-
-    The order is always the same for a row: by index if there are groups (of BLOCK_POINTS points). The first NEIGHBORS
-    slots are valid. A slot that was never filled holds an infinite distance and an index past the last point. FINE is
-    0, or the number of points for each entry of `finer`; a bound is then of TILE points.
-    """
-    slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :] + tl.zeros([row.shape[0], BLOCK_NEIGHBORS], tl.int32)
-    best = tl.where(slot < NEIGHBORS, INFINITY, -INFINITY).to(tl.float64)
-    chosen = tl.where(slot < NEIGHBORS, NONE - slot, -1)
-    if FINE == 1:
-        best, chosen = nearest_listed(
-            bounds, finer, row, rows, NEIGHBORS=NEIGHBORS, GROUPS=GROUPS, GROUP=BLOCK_POINTS,
-            BLOCK_GROUPS=BLOCK_GROUPS, BLOCK_NEIGHBORS=BLOCK_NEIGHBORS,
-        )  # fmt: skip
-        best, chosen = by_index(best, chosen, slot, NEIGHBORS)
-    elif FINE:
-        best, chosen = nearest_in_parts(
-            x, columns, factor, bounds, finer, reach, row, rows, FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS,
-            METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, TILES=GROUPS, BLOCK_TILES=BLOCK_GROUPS,
-            PARTS=TILE // FINE, PART=FINE, TOGETHER=BLOCK_GROUPS // COARSE if BLOCK_GROUPS > COARSE else 1,
-            GROUP=BLOCK_POINTS, AT_ONCE=AT_ONCE, BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, UNROLL=UNROLL,
-        )  # fmt: skip
-        best, chosen = by_index(best, chosen, slot, NEIGHBORS)
-    elif GROUPS:
-        group = tl.arange(0, BLOCK_GROUPS)[None, :]
-        bound = tl.load(bounds + row[:, None] * GROUPS + group, mask=group < GROUPS, other=INFINITY)
-        scale, offset = tl.load(reach + 2 * row), tl.load(reach + 2 * row + 1)
-        lane = tl.arange(0, BLOCK_POINTS)[None, :]
-        more = 1
-        while more > 0:
-            at, bound = next_groups(bound, GROUPS, AT_ONCE, INFINITY)
-            point = at * BLOCK_POINTS + lane  # [AT_ONCE, BLOCK_POINTS]
-            distance = distances_between(
-                (x + row * FEATURES)[:, None], columns + at.to(tl.int64) * (FEATURES * BLOCK_POINTS) + lane, factor,
-                (row < rows)[:, None], point < POINTS, FEATURES=FEATURES, STRIDE=BLOCK_POINTS,
-                METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, UNROLL=UNROLL,
-            )  # fmt: skip
-            distance = tl.reshape(distance, [1, AT_ONCE * BLOCK_POINTS])
-            point = tl.reshape(point, [AT_ONCE * BLOCK_POINTS])
-            best, chosen = keep_nearer(distance, tl.where(point < POINTS, point, NONE), best, chosen)
-            more = worth_more(tl.min(bound, axis=1), best, scale, offset)
-            if more == 2:
-                _, first = tl.min(bound, axis=1, return_indices=True)
-                more = comes_before(first * BLOCK_POINTS, best, chosen)
-        best, chosen = by_index(best, chosen, slot, NEIGHBORS)
-    else:
-        for start in tl.range(0, POINTS, BLOCK_POINTS):
-            point = start + tl.arange(0, BLOCK_POINTS)
-            distance = reduced_distances(
-                x, columns, factor, row, point, rows,
-                FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED,
-            )  # fmt: skip
-            best, chosen = keep_nearer(distance, tl.where(point < POINTS, point, NONE), best, chosen)
-    return best, chosen
-
-
-@triton.jit
-def neighbor_weights(best, real, METRIC: tl.constexpr, P: tl.constexpr, BY_DISTANCE: tl.constexpr):
-    """Return the weights of neighbours with the reduced distances `best`, 0 if they are not `real`.
-
-    Real ones weigh 1, or `BY_DISTANCE` 1 / distance; if that is infinite for some, these weigh 1 and the others 0.
-    """
-    weight = tl.where(real, 1.0, tl.zeros_like(best))
-    if BY_DISTANCE:
-        inverse = 1.0 / finish_distance(tl.where(real, best, 1.0), METRIC, P)
-        hit = real & (inverse == INFINITY)
-        any_hit = tl.max(hit.to(tl.int32), axis=1) > 0
-        weight = tl.where(any_hit[:, None], hit.to(tl.float64), tl.where(real, inverse, 0.0))
-    return weight
-
-
-def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
-    """Return the indices of the nearest of reduced distances `[rows, points]`, ascending, `[rows, neighbors]`."""
-    values, index = distance.topk(min(neighbors + 1, distance.shape[1]), dim=1, largest=False)
-    furthest = values[:, neighbors - 1, None]
-    if values.shape[1] > neighbors and bool((values[:, neighbors, None] > furthest).all()):
-        return index[:, :neighbors].sort(dim=1).values
-    nearer, level = distance < furthest, distance == furthest
-    room = neighbors - nearer.sum(1, keepdim=True)
-    return (nearer | (level & (level.cumsum(1) <= room))).nonzero()[:, 1].view(len(distance), neighbors)
-
 
 @dataclass(frozen=True)
-class Search:
-    """One launch of a kernel that calls `nearest`: its rows, its grid, some of its arguments and its warps."""
+class Launch:
+    """One launch of a kernel that calls `nearest`: its rows, its grid, the arguments of `nearest`, and its warps."""
 
     part: slice
     grid: tuple[int]
     arguments: dict[str, Any]
     warps: int
 
+    def run(self, kernel: Any, **arguments: Any) -> None:
+        """Launch the kernel with further arguments; `num_warps` may be among these."""
+        kernel[self.grid](**({"num_warps": self.warps} | self.arguments | arguments))
 
-def searches(
-    x: torch.Tensor,
-    parameters: Parameters,
-    rows: int,
-    points: int,
-    neighbors: int,
-    constants: dict[str, Any],
-    tile: dict[str, int] | None = None,
-    alike: bool = False,
-) -> Iterator[Search]:
-    """Yield the launches that search the nearest of `points` points, after the launches that each of them needs.
 
-    If `parameters` has the tables for bounds, a program visits one row's most promising groups of points. Otherwise it
-    visits all points for several rows, see `tile`.
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The nearest of an operation's points to each row, the smaller index first among equal distances.
 
-    Args:
-        x: the rows.
-        parameters: the operation's parameters.
-        rows: the number of rows.
-        points: the number of points.
-        neighbors: the number of nearest points.
-        constants: the metric, as `metric_constants` returns it.
-        tile: a program's rows, slots and points; None for those of `neighbor_tile`.
-        alike: whether programs must have one shape for any number of rows, because sums follow that shape.
+    Operations hold one for their points. It knows what each of them needs before it answers from neighbours.
     """
-    if "unit" not in parameters:
-        tile = tile or neighbor_tile(neighbors)
-        some = parameters["columns"]
-        none = {"bounds": some, "finer": some, "reach": some, "GROUPS": 0, "BLOCK_GROUPS": 0, "FINE": 0, "TILE": 0}
-        none |= {"AT_ONCE": 1, "UNROLL": 1}
-        yield Search(slice(0, rows), (triton.cdiv(rows, tile["BLOCK_ROWS"]),), {**none, "rows": rows, **tile}, 8)
-        return
-    groups, group = grouping(points)
-    shape: dict[str, Any] = {
-        "GROUPS": groups, "BLOCK_GROUPS": triton.next_power_of_2(groups), "BLOCK_ROWS": 1,
-        "BLOCK_NEIGHBORS": triton.next_power_of_2(neighbors), "BLOCK_POINTS": group, "FINE": 0, "TILE": 0,
-    }  # fmt: skip
-    metric, whole_power, features = constants["METRIC"], constants["WHOLE"] is not None, x.shape[1]
-    if neighbors <= FEW_NEIGHBORS and whole_power and not alike:
-        numbers = rows * points * features
-        if points <= MOST_LISTED_POINTS and numbers <= LISTED[has_many_float64_units(x.device)]:
-            yield _listed(x, parameters, rows, points, shape, constants)
+
+    points: np.ndarray  # [points, features]
+    factor: np.ndarray  # [features], the weights of a metric that has them
+    neighbors: int  # how many are searched; 1 for the bounds of a radius, 0 for no search
+    metric: str = "euclidean"
+    p: float = 2.0  # the power of minkowski
+
+    def check(self, op: str, features: int) -> None:
+        """Raise `PlanError` unless the points and the metric fit rows of `features` columns."""
+        check_points(op, self.points, self.factor, self.metric, self.p, features)
+
+    def plain_tables(self) -> dict[str, np.ndarray]:
+        """Return the tables that plain torch reads."""
+        return {"columns": transposed(self.points), "factor": self.factor}
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return the tables that kernels read: the points in contiguous tiles, and the tables for bounds."""
+        return {
+            "factor": self.factor,
+            **bound_parameters(self.points, self.neighbors, self.factor, self.metric, self.p),
+        }
+
+    @functools.cached_property
+    def bounded(self) -> bool:
+        """Whether the search uses bounds, so that few points are visited."""
+        return bounded(self.points, self.neighbors, self.factor, self.metric, self.p)
+
+    @functools.cached_property
+    def kernel_metric(self) -> Metric:
+        """The metric as kernels know it."""
+        return Metric.of(self.metric, self.p, self.factor)
+
+    @functools.cached_property
+    def candidates(self) -> Candidates | None:
+        """The points for a search on a CPU, if it supports them."""
+        return candidates(self.points, self.factor, self.metric)
+
+    def in_parts(
+        self, x: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor], width: int, elements: int
+    ) -> torch.Tensor:
+        """Return `compute(x)`, float64 `[rows, width]`, computed for some rows at a time, see `cpu_search.py`."""
+        return in_parts(x, compute, width, elements, self.metric, self.p)
+
+    def distances(self, x: torch.Tensor, parameters: Parameters) -> torch.Tensor:
+        """Return the reduced distances of rows to all points, float64 `[rows, points]`."""
+        return reference_reduced_distances(x, parameters["columns"], parameters["factor"], self.metric, self.p)
+
+    def finish(self, reduced: torch.Tensor) -> torch.Tensor:
+        """Return the distances for reduced distances."""
+        return reference_finish(reduced, self.metric, self.p)
+
+    def reference(self, x: torch.Tensor, parameters: Parameters) -> Found:
+        """Return the reduced distances and indices of each row's nearest points, in the order of their indices."""
+        distance = self.distances(x, parameters)
+        index = reference_nearest(distance, self.neighbors)
+        return distance.gather(1, index), index
+
+    def on_cpu(self, x: torch.Tensor, parameters: Parameters) -> Found:
+        """Return the result of `reference` in the way that is fast on a CPU."""
+        return nearest_points(x, parameters, self.metric, self.p, self.neighbors, self.candidates)
+
+    @property
+    def numbers_on_cpu(self) -> int:
+        """The numbers that `on_cpu` leaves to its caller to limit, for a row."""
+        return len(self.points) if self.candidates is None else 1
+
+    def launch_count(self) -> int:
+        """Return the maximum number of kernels that are launched, with one that answers."""
+        return 1 + BOUND_LAUNCHES * self.bounded
+
+    def launches(
+        self,
+        parameters: Parameters,
+        x: torch.Tensor,
+        rows: int,
+        tile: dict[str, Any] | None = None,
+        alike: bool = False,
+    ) -> Iterator[Launch]:
+        """Yield the launches of a kernel that calls `nearest`, after the launches that each of them needs.
+
+        With bounds a program visits one row's most promising groups of points. Otherwise it visits all points for
+        several rows, see `tile`.
+
+        Args:
+            parameters: the operation's parameters.
+            x: the rows.
+            rows: the number of rows.
+            tile: a program's rows, slots and points; None for those of `neighbor_tile`.
+            alike: whether programs must have one shape for any number of rows, because sums follow that shape.
+        """
+        (points, features), metric = self.points.shape, self.kernel_metric
+        what = (features, points, self.neighbors, metric)
+        if not self.bounded:
+            shape = SearchShape(*what, **(tile or neighbor_tile(self.neighbors)))
+            none = parameters["columns"]
+            yield _launch(x, parameters, slice(0, rows), shape, none, none, none, warps=8)
             return
-        if rows <= PARTED_ROWS and points <= MOST_TILES * tile_points(points) and metric in SQUARED:
-            yield _in_parts(x, parameters, rows, points, shape, constants)
-            return
-    few = rows <= FEW_ROWS and not alike
-    program, warps = search_program(few, features, whole_power)
-    for part, bounds, reach in bounds_of(x, parameters, rows, points, constants):
-        count = part.stop - part.start
-        given = {"bounds": bounds, "finer": bounds, "reach": reach, "rows": count}
-        yield Search(part, (count,), {**shape, **program, **given}, warps)
+        groups, group = grouping(points)
+        slots = triton.next_power_of_2(self.neighbors)
+        shape = SearchShape(*what, block_rows=1, slots=slots, block_points=group, groups=groups)
+        tiles = triton.cdiv(points, tile_points(points))
+        many_units = has_many_float64_units(x.device)
+        way = way_of_search(rows, points, features, self.neighbors, metric, tiles, many_units)
+        if way == "all" and not alike:
+            yield _among_all(parameters, x, rows, shape)
+        elif way == "parts" and not alike:
+            yield _among_parts(parameters, x, rows, shape)
+        else:
+            program, warps = groups_at_once(rows, features, metric, alike)
+            shape = replace(shape, **program)
+            for part, bounds, reach in bounds_of(x, parameters, rows, points, metric):
+                yield _launch(x, parameters, part, shape, bounds, bounds, reach, warps)
 
 
-def _listed(
-    x: torch.Tensor, parameters: Parameters, rows: int, points: int, shape: dict[str, Any], constants: dict[str, Any]
-) -> Search:
+def reference_nearest(distance: torch.Tensor, neighbors: int) -> torch.Tensor:
+    """Return the indices of the nearest of reduced distances `[rows, points]`, ascending, `[rows, neighbors]`."""
+    return distance.sort(dim=1, stable=True).indices[:, :neighbors].sort(dim=1).values
+
+
+def _among_all(parameters: Parameters, x: torch.Tensor, rows: int, shape: SearchShape) -> Launch:
     """Launch the kernel that writes the distances of rows to all points; return the search among these."""
-    groups, group, features = shape["GROUPS"], shape["BLOCK_POINTS"], x.shape[1]
-    least = torch.empty(rows, groups, dtype=torch.float64, device=x.device)
-    listed = torch.empty(rows, groups * group, dtype=torch.float64, device=x.device)
-    block_rows, block_groups = (1, 1) if rows == 1 else (4, 2)
-    list_distances_kernel[(triton.cdiv(groups, block_groups), triton.cdiv(rows, block_rows))](
+    least = torch.empty(rows, shape.groups, dtype=torch.float64, device=x.device)
+    listed = torch.empty(rows, shape.groups * shape.block_points, dtype=torch.float64, device=x.device)
+    block = list_block(rows, shape.features)
+    list_distances_kernel[(triton.cdiv(shape.groups, block["BLOCK_GROUPS"]), triton.cdiv(rows, block["BLOCK_ROWS"]))](
         x=x,
         columns=parameters["columns"],
         factor=parameters["factor"],
         least=least,
         listed=listed,
         rows=rows,
-        FEATURES=features,
-        POINTS=points,
-        **constants,
-        GROUPS=groups,
-        GROUP=group,
-        BLOCK_ROWS=block_rows,
-        BLOCK_GROUPS=block_groups,
-        UNROLL=unrolled(32 if rows == 1 else 16, features),
-        num_warps=1,
+        FEATURES=shape.features,
+        POINTS=shape.points,
+        METRIC=shape.metric,
+        GROUPS=shape.groups,
+        GROUP=shape.block_points,
+        **block,
     )
-    found = {"bounds": least, "finer": listed, "reach": least, "rows": rows, "FINE": 1, "AT_ONCE": 1, "UNROLL": 1}
-    return Search(slice(0, rows), (rows,), shape | found, SEARCH_WARPS)
+    return _launch(x, parameters, slice(0, rows), replace(shape, fine=1), least, listed, least)
 
 
-def _in_parts(
-    x: torch.Tensor, parameters: Parameters, rows: int, points: int, shape: dict[str, Any], constants: dict[str, Any]
-) -> Search:
-    """Launch the kernels that bound the distances of rows to tiles and their parts; return the search among these."""
-    tile, part = tile_points(points), 4 if rows <= 16 else 8
-    tiles, at_once = triton.cdiv(points, tile), max(8, shape["BLOCK_NEIGHBORS"])
-    finer = torch.empty(rows, padded_points(points) // part, dtype=torch.float32, device=x.device)
-    ((_, bounds, reach),) = bounds_of(x, parameters, rows, points, constants, finer)
-    found = {
-        "bounds": bounds, "finer": finer, "reach": reach, "rows": rows, "GROUPS": tiles, "FINE": part, "TILE": tile,
-        "BLOCK_GROUPS": triton.next_power_of_2(tiles), "AT_ONCE": at_once,
-        "UNROLL": unrolled(2048 // (at_once * part), x.shape[1]),
-    }  # fmt: skip
-    return Search(slice(0, rows), (rows,), shape | found, SEARCH_WARPS)
+def _among_parts(parameters: Parameters, x: torch.Tensor, rows: int, shape: SearchShape) -> Launch:
+    """Launch the kernels that bound distances to tiles and their parts; return the search among these."""
+    tile = tile_points(shape.points)
+    block = parts_at_once(rows, shape.slots, shape.features)
+    finer = torch.empty(rows, padded_points(shape.points) // block["fine"], dtype=torch.float32, device=x.device)
+    ((part, bounds, reach),) = bounds_of(x, parameters, rows, shape.points, shape.metric, finer)
+    shape = replace(shape, groups=triton.cdiv(shape.points, tile), tile=tile, **block)
+    return _launch(x, parameters, part, shape, bounds, finer, reach)
 
 
-def unrolled(most: int, features: int) -> int:
-    """Return how many features a program loads ahead: as many as registers hold, but no more than exist."""
-    return min(most, 1 << (features.bit_length() - 1))
-
-
-def search_program(few: bool, features: int, whole_power: bool) -> tuple[dict[str, int], int]:
-    """Return how many groups a program visits together, how many features it loads ahead, and its warps.
-
-    Fractional powers take many instructions, so their loops are unrolled less.
-    """
-    unroll = 16 if not whole_power else 32 if few else 16 if features <= 32 else 64
-    return {"AT_ONCE": 8 if few else 1, "UNROLL": unroll}, 8 if few else SEARCH_WARPS
-
-
-def neighbor_tile(neighbors: int) -> dict[str, int]:
-    """Return a program's rows, the slots for a row's neighbours and the points of a tile, for 8 warps."""
-    slots = triton.next_power_of_2(neighbors)
-    rows = max(1, min(32, 4096 // slots))
-    return {"BLOCK_ROWS": rows, "BLOCK_NEIGHBORS": slots, "BLOCK_POINTS": 2048 // rows}
+def _launch(
+    x: torch.Tensor,
+    parameters: Parameters,
+    part: slice,
+    shape: SearchShape,
+    bounds: torch.Tensor,
+    finer: torch.Tensor,
+    reach: torch.Tensor,
+    warps: int = SEARCH_WARPS,
+) -> Launch:
+    """Return the launch that searches some rows."""
+    rows = part.stop - part.start
+    given: dict[str, Any] = {name: parameters[name] for name in ("columns", "factor")}
+    given |= {"x": x[part], "bounds": bounds, "finer": finer, "reach": reach, "rows": rows, "SEARCH": shape}
+    return Launch(part, (triton.cdiv(rows, shape.block_rows),), given, warps)
 
 
 def check_neighbors(op: str, neighbors: int, points: int, most: int = MAX_NEIGHBORS) -> None:

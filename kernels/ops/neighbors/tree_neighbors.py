@@ -20,99 +20,55 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
-from ...numerics.pairwise_reduce import sum_in_pairs
 from ...numerics.powers import whole
 from ...plan.plan import Parameters
-from .bounds import BOUND_LAUNCHES, bound_parameters, bounded
-from .cpu_search import nearest_points
-from .distances import INFINITY, metric_constants, transposed
-from .neighbors import Neighbors
-from .search import nearest, neighbor_weights, searches
+from .cpu_search import Found
+from .distances import INFINITY, transposed
+from .launch import LEAF_BLOCK, ranked_tile
+from .neighbors import Neighbors, store_means
+from .search import Search
+from .search_kernel import nearest
 from .top_k import NONE, by_index
-from .tree_search import MOST_NEIGHBORS, SLACK, SearchTree, search
+from .tree_search import MOST_NEIGHBORS, SLACK, SearchTree
+from .tree_search import search as search_by_tree
 from .tree_search_kernel import search_tree
-
-BLOCK_LEAF = 32
-MOST_RANKED = 8192
-"""The most pairs of neighbours that a program compares to sort its rows' neighbours."""
-
-
-@triton.jit
-def store_means(
-    best,  # float64 [BLOCK_ROWS, SLOTS]
-    chosen,  # int32 [BLOCK_ROWS, SLOTS]
-    targets,  # float64 [POINTS, OUTPUTS]
-    out,
-    row,  # int64 [BLOCK_ROWS]
-    rows,
-    OUTPUTS: tl.constexpr,
-    NEIGHBORS: tl.constexpr,
-    METRIC: tl.constexpr,
-    P: tl.constexpr,
-    BY_DISTANCE: tl.constexpr,
-):
-    """Store the weighted means of the targets of neighbours, which are sorted by index."""
-    real = tl.arange(0, best.shape[1])[None, :] < NEIGHBORS
-    undefined = tl.max(tl.where(real, best, 0.0), axis=1) == INFINITY
-    weight = neighbor_weights(best, real, METRIC, P, BY_DISTANCE)
-    total = sum_in_pairs(weight)
-    for t in tl.range(0, OUTPUTS):
-        value = tl.load(targets + chosen.to(tl.int64) * OUTPUTS + t, mask=real, other=0.0)
-        y = sum_in_pairs(weight * value) / total
-        y = tl.where(undefined, float("nan"), y)
-        tl.store(out + row * OUTPUTS + t, y.to(out.dtype.element_ty), mask=row < rows)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def untied_neighbors_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float64 [FEATURES, POINTS]
-    factor,  # float64 [FEATURES]
-    targets,  # float64 [POINTS, OUTPUTS]
-    bounds,  # float32 [rows, GROUPS], or like `finer` an array of `search_few_rows.py`
+    x,  # like the next five and `rows` an argument of `nearest`
+    columns,
+    factor,
+    bounds,
     finer,
-    reach,  # float64 [rows, 2], see `bounds.py`
+    reach,
+    targets,  # float64 [POINTS, OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]
     tied,  # int32 [rows]
     rows,
-    FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
     OUTPUTS: tl.constexpr,
-    NEIGHBORS: tl.constexpr,
     SLACK: tl.constexpr,
-    METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BLOCK_GROUPS: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_NEIGHBORS: tl.constexpr,
-    BLOCK_POINTS: tl.constexpr,
-    FINE: tl.constexpr,
-    TILE: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    UNROLL: tl.constexpr,
+    SEARCH: tl.constexpr,
 ):
-    """A program answers `BLOCK_ROWS` rows as if none were tied, and writes 1 to `tied` for rows that may be tied."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    best, chosen = nearest(
-        x, columns, factor, bounds, finer, reach, row, rows,
-        FEATURES=FEATURES, POINTS=POINTS, NEIGHBORS=NEIGHBORS + 1,
-        METRIC=METRIC, P=P, WHOLE=WHOLE, WEIGHTED=WEIGHTED, GROUPS=GROUPS, BLOCK_GROUPS=BLOCK_GROUPS,
-        BLOCK_NEIGHBORS=BLOCK_NEIGHBORS, BLOCK_POINTS=BLOCK_POINTS, FINE=FINE, TILE=TILE,
-        AT_ONCE=AT_ONCE, UNROLL=UNROLL,
-    )  # [BLOCK_ROWS, BLOCK_NEIGHBORS] each  # fmt: skip
-    slot = tl.arange(0, BLOCK_NEIGHBORS)[None, :] + tl.zeros([BLOCK_ROWS, BLOCK_NEIGHBORS], tl.int32)
+    """A program answers a block of rows as if none were tied, and writes 1 to `tied` for rows that may be tied.
+
+    It searches one point more than it takes.
+    """
+    METRIC: tl.constexpr = SEARCH.metric
+    FOUND: tl.constexpr = SEARCH.neighbors
+    row, best, chosen = nearest(x, columns, factor, bounds, finer, reach, rows, SEARCH)
+    slot = tl.arange(0, SEARCH.slots)[None, :] + tl.zeros_like(chosen)
     worst = tl.max(best, axis=1)
-    last = tl.max(tl.where((best == worst[:, None]) & (slot <= NEIGHBORS), chosen, -1), axis=1)
-    beyond = (chosen == last[:, None]) & (slot <= NEIGHBORS)
+    last = tl.max(tl.where((best == worst[:, None]) & (slot < FOUND), chosen, -1), axis=1)
+    beyond = (chosen == last[:, None]) & (slot < FOUND)
     kth = tl.max(tl.where(beyond, -INFINITY, best), axis=1)
     level = (worst - kth <= worst * SLACK) | (kth == INFINITY)
     tl.store(tied + row, level.to(tl.int32), mask=row < rows)
-    best, chosen = by_index(best, tl.where(beyond, NONE, chosen), slot, NEIGHBORS + 1)
-    store_means(best, chosen, targets, out, row, rows, OUTPUTS, NEIGHBORS, METRIC, P, BY_DISTANCE)
+    best, chosen = by_index(best, tl.where(beyond, NONE, chosen), slot, FOUND)
+    real = tl.arange(0, SEARCH.slots)[None, :] < FOUND - 1
+    best = tl.where(real, best, -INFINITY)
+    store_means(best, chosen, real, targets, out, row, rows, OUTPUTS, METRIC, BY_DISTANCE)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -135,8 +91,6 @@ def tied_neighbors_kernel(
     NEIGHBORS: tl.constexpr,
     BALLS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
     BY_DISTANCE: tl.constexpr,
     SLOTS: tl.constexpr,
     BLOCK_LEAF: tl.constexpr,
@@ -147,12 +101,12 @@ def tied_neighbors_kernel(
     if tl.load(tied + row) != 0:
         heap, held = search_tree(
             x, columns, order, nodes, bounds, radii, factor, row, FEATURES=FEATURES, POINTS=POINTS, NODES=NODES,
-            NEIGHBORS=NEIGHBORS, BALLS=BALLS, METRIC=METRIC, P=P, WHOLE=WHOLE, SLOTS=SLOTS, BLOCK_LEAF=BLOCK_LEAF,
-            UNROLL=UNROLL,
+            NEIGHBORS=NEIGHBORS, BALLS=BALLS, METRIC=METRIC, SLOTS=SLOTS, BLOCK_LEAF=BLOCK_LEAF, UNROLL=UNROLL,
         )  # fmt: skip
         best, chosen = by_index(heap[None, :], held[None, :], tl.arange(0, SLOTS)[None, :], NEIGHBORS)
+        real = tl.arange(0, SLOTS)[None, :] < NEIGHBORS
         here = row + tl.arange(0, 1)
-        store_means(best, chosen, targets, out, here, rows, OUTPUTS, NEIGHBORS, METRIC, P, BY_DISTANCE)
+        store_means(best, chosen, real, targets, out, here, rows, OUTPUTS, METRIC, BY_DISTANCE)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,22 +133,38 @@ class TreeNeighbors(Neighbors):
         """The tree whose search is repeated."""
         return SearchTree(self.order, self.nodes, self.bounds, self.radii)
 
+    @functools.cached_property
+    def search(self) -> Search:
+        """The search for one point more than the neighbours, to see which rows are tied."""
+        return Search(self.points, self.factor, self.n_neighbors + 1, self.metric, self.p)
+
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the tables of the searches by bounds and by the tree."""
-        return (
-            self.plain_parameters()
-            | bound_parameters(self.points, self.n_neighbors + 1, self.factor, self.metric, self.p)
-            | {f"tree_{name}": getattr(self, name) for name in ("order", "nodes", "bounds")}
-            | {"tree_radii": self.radii if len(self.radii) else np.zeros(1)}
-        )
+        tree = {f"tree_{name}": getattr(self, name) for name in ("order", "nodes", "bounds")}
+        radii = self.radii if len(self.radii) else np.zeros(1)
+        return super().parameters() | self._tree_columns() | tree | {"tree_radii": radii}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        return super().plain_parameters() | {"tree_columns": transposed(self.points[self.order])}
+        return super().plain_parameters() | self._tree_columns()
 
-    def nearest(self, x: torch.Tensor, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the reduced distances and indices of each row's neighbours, in the order of their indices."""
+    def _tree_columns(self) -> dict[str, np.ndarray]:
+        return {"tree_columns": transposed(self.points[self.order])}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        return self._means(x, parameters, self._by_tree, len(self.points))
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        return self._means(x, parameters, self._by_both, self.search.numbers_on_cpu)
+
+    def _by_tree(self, x: torch.Tensor, parameters: Parameters) -> Found:
+        """Return the reduced distances and indices that the tree's search finds, in the order of the indices."""
+        return search_by_tree(x, self.tree, parameters["tree_columns"], self.metric, self.p, self.n_neighbors)
+
+    def _by_both(self, x: torch.Tensor, parameters: Parameters) -> Found:
+        """Return the result of `_by_tree`, which searches only the rows that are tied."""
         k = self.n_neighbors
-        distance, index = nearest_points(x, parameters, self.metric, self.p, k + 1, self._candidates)
+        distance, index = self.search.on_cpu(x, parameters)
         worst, place = distance.max(1, keepdim=True)
         kth = distance.scatter(1, place, -torch.inf).max(1, keepdim=True).values
         tied = (~(worst - kth > worst * SLACK))[:, 0]
@@ -202,64 +172,40 @@ class TreeNeighbors(Neighbors):
         kept += kept >= place
         distance, index = distance.gather(1, kept), index.gather(1, kept)
         if bool(tied.any()):
-            found = search(x[tied], self.tree, parameters["tree_columns"], self.metric, self.p, k)
-            distance[tied], index[tied] = found
+            distance[tied], index[tied] = self._by_tree(x[tied], parameters)
         return distance, index
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (points, features) = inputs, self.points.shape
-        constants = metric_constants(self.metric, self.p, self.factor)
-        shape = {
-            "FEATURES": features, "POINTS": points, "OUTPUTS": output.shape[1], "NEIGHBORS": self.n_neighbors,
-            "BY_DISTANCE": self.weights == "distance",
+        answer = {
+            "targets": parameters["targets"], "OUTPUTS": output.shape[1], "BY_DISTANCE": self.weights == "distance",
         }  # fmt: skip
         tied = torch.empty(rows, dtype=torch.int32, device=x.device)
-        tile = untied_tile(self.n_neighbors + 1)
-        for found in searches(x, parameters, rows, points, self.n_neighbors + 1, constants, tile):
-            untied_neighbors_kernel[found.grid](
-                x=x[found.part],
-                **{name: parameters[name] for name in ("columns", "targets", "factor")},
-                out=output[found.part],
-                tied=tied[found.part],
-                SLACK=SLACK,
-                **shape,
-                **constants,
-                **found.arguments,
-                num_warps=found.warps,
-            )
-        constants.pop("WEIGHTED")
+        for launch in self.search.launches(parameters, x, rows, ranked_tile(self.search.neighbors)):
+            part = launch.part
+            launch.run(untied_neighbors_kernel, out=output[part], tied=tied[part], SLACK=SLACK, **answer)
         tied_neighbors_kernel[(rows,)](
             x=x,
             **{name: parameters[f"tree_{name}"] for name in ("columns", "order", "nodes", "bounds", "radii")},
-            **{name: parameters[name] for name in ("targets", "factor")},
+            factor=parameters["factor"],
             tied=tied,
             out=output,
             rows=rows,
+            FEATURES=features,
+            POINTS=points,
             NODES=len(self.nodes),
+            NEIGHBORS=self.n_neighbors,
             BALLS=len(self.bounds) == 1,
-            **shape,
-            **constants,
+            METRIC=self.search.kernel_metric,
             SLOTS=triton.next_power_of_2(self.n_neighbors),
-            BLOCK_LEAF=BLOCK_LEAF,
-            UNROLL=4,
-            num_warps=1,
+            **answer,
+            **LEAF_BLOCK,
             enable_fp_fusion=False,  # so that a distance has scikit-learn's bits
         )
 
     def launches(self, inputs: int) -> int:
-        found = bounded(self.points, self.n_neighbors + 1, self.factor, self.metric, self.p)
-        return 2 + BOUND_LAUNCHES * found
+        return super().launches(inputs) + 1
 
     def describe(self) -> str:
         kind = "ball tree" if len(self.bounds) == 1 else "kd-tree"
         return f"{super().describe()}, equally near ones as a {kind} takes them"
-
-
-def untied_tile(neighbors: int) -> dict[str, int]:
-    """Return a program's rows, the slots for a row's neighbours and the points of a tile, for 8 warps.
-
-    The tile has fewer rows than that of `neighbor_tile`, since every two neighbours of a row are compared at the end.
-    """
-    slots = triton.next_power_of_2(neighbors)
-    rows = max(1, min(32, MOST_RANKED // slots**2))
-    return {"BLOCK_ROWS": rows, "BLOCK_NEIGHBORS": slots, "BLOCK_POINTS": 2048 // rows}

@@ -10,8 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ...numerics.powers import power
-from .distances import INFINITY, distances_between, finish_distance
+from .distances import INFINITY, distances_between, finish_distance, minkowski_term
 
 
 @triton.jit
@@ -30,8 +29,6 @@ def search_tree(
     NEIGHBORS: tl.constexpr,
     BALLS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
     SLOTS: tl.constexpr,
     BLOCK_LEAF: tl.constexpr,
     UNROLL: tl.constexpr,
@@ -59,7 +56,7 @@ def search_tree(
                 point = first + lane
                 distance = distances_between(
                     xs, columns + point, factor, here, point < end, FEATURES=FEATURES, STRIDE=POINTS, METRIC=METRIC,
-                    P=P, WHOLE=WHOLE, WEIGHTED=False, UNROLL=UNROLL, FUSED=False,
+                    UNROLL=UNROLL, FUSED=False,
                 )  # [BLOCK_LEAF]  # fmt: skip
                 index = tl.load(order + point, mask=point < end, other=0)
                 place = tl.min(tl.where(distance < largest, lane, BLOCK_LEAF), axis=0)
@@ -78,7 +75,7 @@ def search_tree(
             left = tl.where(deeper, 2 * node + 1, node - 1 + node % 2)
             lows = node_bounds(
                 xs, bounds, radii, factor, here, left, FEATURES=FEATURES, NODES=NODES, BALLS=BALLS,
-                METRIC=METRIC, P=P, WHOLE=WHOLE, UNROLL=UNROLL,
+                METRIC=METRIC, UNROLL=UNROLL,
             )  # [2]  # fmt: skip
             side = tl.arange(0, 2)
             of_left = tl.max(tl.where(side == 0, lows, -INFINITY), axis=0)
@@ -102,8 +99,6 @@ def node_bounds(
     NODES: tl.constexpr,
     BALLS: tl.constexpr,
     METRIC: tl.constexpr,
-    P: tl.constexpr,
-    WHOLE: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
     """Return the bounds of a row's reduced distances to the points of node `left` and of the node after it, `[2]`."""
@@ -112,12 +107,11 @@ def node_bounds(
     corner = bounds + node.to(tl.int64) * FEATURES
     if BALLS:
         distance = distances_between(
-            xs, corner, factor, here, real, FEATURES=FEATURES, STRIDE=1, METRIC=METRIC,
-            P=P, WHOLE=WHOLE, WEIGHTED=False, UNROLL=UNROLL, FUSED=False,
+            xs, corner, factor, here, real, FEATURES=FEATURES, STRIDE=1, METRIC=METRIC, UNROLL=UNROLL, FUSED=False,
         )  # fmt: skip
-        a = finish_distance(distance, METRIC, P) - tl.load(radii + node, mask=real, other=0.0)
+        a = finish_distance(distance, METRIC) - tl.load(radii + node, mask=real, other=0.0)
         a = tl.where(a > 0.0, a, 0.0)
-        if METRIC == "euclidean":
+        if METRIC.name == "euclidean":
             a = a * a
     else:
         a = tl.zeros([2], tl.float64)
@@ -127,14 +121,14 @@ def node_bounds(
             most = tl.load(corner + NODES * FEATURES + f, mask=real, other=0.0)
             d = tl.where(u < least, least - u, tl.where(u > most, u - most, 0.0))
             d = tl.where(u == u, d, float("nan"))
-            if METRIC == "chebyshev":
+            if METRIC.name == "chebyshev":
                 a = tl.where((d > a) | (d != d), d, a)
-            elif METRIC == "manhattan":
+            elif METRIC.name == "manhattan":
                 a += d
-            elif METRIC == "euclidean":
+            elif METRIC.name == "euclidean":
                 a += d * d
             else:
-                a += power(d, P, WHOLE)
+                a += minkowski_term(d, METRIC)
     return tl.where(a == a, a, INFINITY)
 
 

@@ -6,9 +6,9 @@ import torch
 
 from tests.kernels import operations_neighbors as ops
 from tests.kernels.operations import run_kernel, run_reference
-from triton_regressors.kernels.ops.neighbors import search
+from triton_regressors.kernels.ops.neighbors import launch
 from triton_regressors.kernels.ops.neighbors.bounds import bound_parameters, bounds_of
-from triton_regressors.kernels.ops.neighbors.distances import SQUARED, metric_constants
+from triton_regressors.kernels.ops.neighbors.distances import SQUARED, Metric
 from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
 from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
 from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
@@ -38,11 +38,11 @@ def far_rows(count: int = 3, steps: tuple[float, ...] = STEPS) -> np.ndarray:
 @pytest.fixture(params=["groups", "parts", "many rows"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the search by bounds that the operation takes."""
-    monkeypatch.setattr(search, "LISTED", dict.fromkeys(search.LISTED, 0))
+    monkeypatch.setattr(launch, "LISTED", dict.fromkeys(launch.LISTED, 0))
     if request.param != "parts":
-        monkeypatch.setattr(search, "PARTED_ROWS", 0)
+        monkeypatch.setattr(launch, "PARTED_ROWS", 0)
     if request.param == "many rows":
-        monkeypatch.setattr("triton_regressors.kernels.ops.neighbors.bounds.FUSED_NUMBERS", 0)
+        monkeypatch.setattr(launch, "FUSED_NUMBERS", 0)
     return str(request.param)
 
 
@@ -65,12 +65,12 @@ def test_far_rows_have_the_same_bits_in_every_search(
     x = far_rows(2)
     listed = run_kernel(op, [x], device, torch.float64)
     np.testing.assert_array_equal(run_kernel(op, [x[5:6]], device, torch.float64), listed[5:6])
-    monkeypatch.setattr(search, "LISTED", dict.fromkeys(search.LISTED, 0))
+    monkeypatch.setattr(launch, "LISTED", dict.fromkeys(launch.LISTED, 0))
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), listed)
-    monkeypatch.setattr(search, "PARTED_ROWS", 0)
+    monkeypatch.setattr(launch, "PARTED_ROWS", 0)
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), listed)
-    monkeypatch.setattr("triton_regressors.kernels.ops.neighbors.bounds.FUSED_NUMBERS", 0)
-    monkeypatch.setattr(search, "FEW_ROWS", 0)
+    monkeypatch.setattr(launch, "FUSED_NUMBERS", 0)
+    monkeypatch.setattr(launch, "FEW_ROWS", 0)
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), listed)
 
 
@@ -80,7 +80,7 @@ def test_bounds_of_far_rows_leave_few_groups(
     device: torch.device, metric: str, fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not fused:
-        monkeypatch.setattr("triton_regressors.kernels.ops.neighbors.bounds.FUSED_NUMBERS", 0)
+        monkeypatch.setattr(launch, "FUSED_NUMBERS", 0)
     op, rng = Neighbors(places(), places()[:, :1], np.ones(FEATURES), NEIGHBORS, metric), np.random.default_rng(2)
     near = rng.standard_normal((4, FEATURES))
     for step in (1.0, 10.0, 1e4, 1e8, 1e15, 1e25):
@@ -93,9 +93,9 @@ def groups_to_look_at(op: Neighbors, x: np.ndarray, device: torch.device) -> int
         name: torch.from_numpy(np.ascontiguousarray(array)).to(device)
         for name, array in (bound_parameters(op.points, 3, op.factor, op.metric) | {"factor": op.factor}).items()
     }
-    constants = metric_constants(op.metric, 2.0, op.factor)
+    metric = Metric.of(op.metric, 2.0, op.factor)
     rows = torch.from_numpy(x).to(device)
-    ((_, bounds, reach),) = bounds_of(rows, parameters, len(x), len(op.points), constants)
+    ((_, bounds, reach),) = bounds_of(rows, parameters, len(x), len(op.points), metric)
     reduced = "sqeuclidean" if op.metric in SQUARED else op.metric
     graph = NeighborGraph(op.points, op.factor, op.n_neighbors, metric=reduced)
     worst = run_kernel(graph, [x], device, torch.float64).max(axis=1)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from tests.kernels import operations_neighbors as ops
 from tests.kernels.examples import examples
-from tests.kernels.operations import inputs_for, run_kernel, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_reference, tensors
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.neighbors import neighbor_imputer
-from triton_regressors.kernels.ops.neighbors import search as nearest
+from triton_regressors.kernels.ops.neighbors import launch, neighbor_imputer
 from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
 from triton_regressors.kernels.ops.neighbors.bounds import MOST_POINTS, bounded
 from triton_regressors.kernels.ops.neighbors.distances import METRICS
@@ -24,6 +23,7 @@ from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
 from triton_regressors.kernels.ops.neighbors.neighbor_imputer import NeighborImputer
 from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
 from triton_regressors.kernels.ops.neighbors.radius_neighbors import RadiusNeighbors
+from triton_regressors.kernels.ops.neighbors.tree_neighbors import TreeNeighbors
 from triton_regressors.kernels.plan.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
@@ -149,9 +149,9 @@ def test_bounds_leave_no_neighbor_out(
 def by_bounds(of_parts: bool) -> Iterator[None]:
     """Search by bounds for few rows too, of parts of tiles or of groups, within the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "LISTED", dict.fromkeys(nearest.LISTED, 0))
+        patch.setattr(launch, "LISTED", dict.fromkeys(launch.LISTED, 0))
         if not of_parts:
-            patch.setattr(nearest, "PARTED_ROWS", 0)
+            patch.setattr(launch, "PARTED_ROWS", 0)
         yield
 
 
@@ -191,7 +191,7 @@ def test_small_and_large_batches_are_searched_alike(
     x = inputs_for(list(widths), 2, 5)
     with by_bounds(of_parts=False):
         small = run_kernel(op, x, device)
-        monkeypatch.setattr(nearest, "FEW_ROWS", 0)
+        monkeypatch.setattr(launch, "FEW_ROWS", 0)
         np.testing.assert_array_equal(run_kernel(op, x, device), small)
 
 
@@ -372,6 +372,18 @@ def test_neighbor_imputer(
     x = rows_among(np.nan_to_num(op.points), rows, seed)
     x[np.random.default_rng(seed).random(x.shape) < 0.4] = np.nan
     assert np.isfinite(check(op, x, device)).all()
+
+
+@pytest.mark.parametrize("name", [name for name, (op, _) in ops.OPERATIONS.items() if isinstance(op, TreeNeighbors)])
+def test_tree_searches_have_tied_rows(name: str) -> None:
+    """Their batches are answered by both kernels, except by hamming, where no row has an untied distance."""
+    op, widths = ops.OPERATIONS[name]
+    parameters = tensors(op, torch.device("cpu"), plain=True)
+    (x,) = inputs_for(widths, 40)
+    distance = op.search.reference(torch.from_numpy(x).double(), parameters)[0].sort(1).values
+    tied = distance[:, -1] == distance[:, -2]
+    assert tied.any()
+    assert tied.all() == (op.metric == "hamming")
 
 
 @pytest.mark.parametrize("name", [name for name in ops.OPERATIONS if name.split()[-1] not in METRICS])

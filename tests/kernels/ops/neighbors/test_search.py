@@ -6,7 +6,7 @@ import torch
 
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_neighbors import drawn_factor
-from triton_regressors.kernels.ops.neighbors import search
+from triton_regressors.kernels.ops.neighbors import launch
 from triton_regressors.kernels.ops.neighbors.neighbor_graph import NeighborGraph
 from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
 
@@ -35,10 +35,10 @@ def test_every_way_answers_alike(
     np.testing.assert_allclose(listed, run_reference(op, [x]), rtol=1e-12)
     assert np.isnan(listed[3])
     np.testing.assert_array_equal(run_kernel(op, [x[1:2]], device, torch.float64), listed[1:2])
-    monkeypatch.setattr(search, "LISTED", NEVER)
+    monkeypatch.setattr(launch, "LISTED", NEVER)
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), listed)
     np.testing.assert_array_equal(run_kernel(op, [x[1:2]], device, torch.float64), listed[1:2])
-    monkeypatch.setattr(search, "PARTED_ROWS", 0)
+    monkeypatch.setattr(launch, "PARTED_ROWS", 0)
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), listed)
 
 
@@ -51,5 +51,5 @@ def test_parts_that_bounds_cannot_tell_apart(device: torch.device, monkeypatch: 
     x = 1.0 + 2.0**-40 * rng.integers(-9, 10, (2, 2))
     expected = run_reference(op, [x])
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), expected)
-    monkeypatch.setattr(search, "LISTED", NEVER)
+    monkeypatch.setattr(launch, "LISTED", NEVER)
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), expected)
