@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 
 from triton_regressors.advise import measured_models
 from triton_regressors.advise.measured_models import Shape, nearest, shape_of, small_table
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 
 
 def timing(us):

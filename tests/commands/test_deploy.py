@@ -13,13 +13,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tests.clients.compare.test_threshold import queued
+from tests.clients.compare.figures.test_threshold import queued
 from triton_regressors.__main__ import make_app
 from triton_regressors.clients.compare.batching import BatchingConfiguration
-from triton_regressors.clients.compare.comparison import Comparison
-from triton_regressors.clients.compare.load import Load
-from triton_regressors.clients.compare.report import as_json
-from triton_regressors.clients.compare.results import Point
+from triton_regressors.clients.compare.figures.comparison import Comparison
+from triton_regressors.clients.compare.figures.results import Point
+from triton_regressors.clients.compare.load.generator import Load
+from triton_regressors.clients.compare.report.report import as_json
 from triton_regressors.errors import TritonRegressorsError
 
 CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'

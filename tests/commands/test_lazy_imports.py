@@ -11,7 +11,7 @@ import pytest
 from triton_regressors.__main__ import main
 from triton_regressors.commands.lazy_imports import import_modules
 from triton_regressors.errors import TritonRegressorsError
-from triton_regressors.exporter.registry import _LOWERINGS, qualified_name
+from triton_regressors.exporter.lowering.registry import _LOWERINGS, qualified_name
 from triton_regressors.kernels.entry import find_entry, read_document
 
 MODEL = """

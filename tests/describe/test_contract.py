@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from triton_regressors.describe.contract import Contract, contract_of
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport, Provenance
 from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.format.parity import Parity

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from triton_regressors import export
-from triton_regressors.clients.tensors import Tensors, input_tensors, model_tensors
+from triton_regressors.clients.client.tensors import Tensors, input_tensors, model_tensors
 from triton_regressors.describe.contract import Contract
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.model_config import from_pbtxt

@@ -12,7 +12,7 @@ import numpy as np
 from triton_regressors.advise.advice import SCIKIT_LEARN, SIZES, TORCH, TRITON, Advice, Machine
 from triton_regressors.advise.measured_models import nearest, shape_of
 from triton_regressors.advise.timing import cores, gpu_name, repeated, time_calls, time_engine
-from triton_regressors.exporter.config import STAGED_NUMBERS
+from triton_regressors.exporter.publish.config import STAGED_NUMBERS
 from triton_regressors.kernels.engine.input_check import Allowed
 from triton_regressors.kernels.entry import Document, Entry, Golden
 from triton_regressors.kernels.plan.plan import Plan, load_plan
@@ -27,8 +27,8 @@ def advice_on_entry(
 
 def advice_on_model(compiled: Any, path: Path, gpu_usd: float | None, cpu_usd: float | None) -> Advice:
     """Return advice on a compiled estimator, timed on its sample; `path` is its file."""
-    from triton_regressors.exporter.lower import lower
-    from triton_regressors.exporter.oracle import Oracle, ask
+    from triton_regressors.exporter.evidence.oracle import Oracle, ask
+    from triton_regressors.exporter.lowering.lower import lower
 
     X = compiled.sample.X
     oracle = Oracle(compiled.estimator, lower(compiled.estimator, X).profile, ("y",))

@@ -118,7 +118,7 @@ def describe(
     if entry is None:
         require("export", "Describing a model")
         with loading():
-            from triton_regressors.exporter.compiler import compile_estimator
+            from triton_regressors.exporter.compile import compile_estimator
         estimator = read_model(
             what,
             trust_pickle=trust_pickle,

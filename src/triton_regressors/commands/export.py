@@ -216,7 +216,7 @@ def export(
     """
     require("export", "Exporting a model")
     with loading():
-        from triton_regressors.exporter.compiler import export as export_estimator
+        from triton_regressors.exporter.compile import export as export_estimator
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.mlflow.model_registry import is_model_uri
     if target and calibrate is None:

@@ -92,7 +92,7 @@ def read_model(
 ) -> Any:
     """Import the user's modules, and return the estimator in a file; the options are those of `load_estimator`."""
     with loading():
-        from triton_regressors.exporter.loading import load_estimator
+        from triton_regressors.exporter.files.loading import load_estimator
     import_modules(imported)
     return load_estimator(path, trusted_types=trusted_types or (), **options)
 
@@ -104,8 +104,8 @@ def read_rows(path: Path, estimator: Any) -> Any:
     """
     with loading():
         from triton_regressors.clients.rows import read_table
-        from triton_regressors.exporter.lower import string_columns
-        from triton_regressors.exporter.oracle import feature_names
+        from triton_regressors.exporter.evidence.oracle import feature_names
+        from triton_regressors.exporter.lowering.lower import string_columns
     names = feature_names(estimator)
     return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
 
@@ -121,7 +121,7 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
-        from triton_regressors.exporter.oracle import feature_names
+        from triton_regressors.exporter.evidence.oracle import feature_names
         from triton_regressors.tables import in_words
     names, table = feature_names(estimator), read_rows(path, estimator)
     named = hasattr(table, "columns") and all(isinstance(name, str) for name in table.columns)

@@ -34,7 +34,7 @@ class ModelRead:
     def columns(self) -> list[str] | None:
         """The names of its columns: its signature's, or else those that it was fitted on; None if it has none."""
         with loading():
-            from triton_regressors.exporter.oracle import feature_names
+            from triton_regressors.exporter.evidence.oracle import feature_names
         signed = None if self.fetched is None else self.fetched.model.names
         return feature_names(self.estimator) if signed is None else signed
 
@@ -97,9 +97,9 @@ def read_named(path: Path, kept: ExitStack, tracking_uri: str | None, **reading:
         MissingExtra: MLflow or the library of its flavor is not installed.
     """
     with loading():
-        from triton_regressors.exporter.columns import unlike
         from triton_regressors.exporter.errors import ExportError
-        from triton_regressors.exporter.oracle import feature_names
+        from triton_regressors.exporter.evidence.oracle import feature_names
+        from triton_regressors.exporter.lowering.column_names import unlike
         from triton_regressors.mlflow.model_registry import fetch, is_model_uri
     if not is_model_uri(str(path)):
         return ModelRead(path, read_model(path, **reading))
@@ -130,8 +130,8 @@ def read_quantiles(
     if lower is None or upper is None:
         return None
     with loading():
-        from triton_regressors.exporter.columns import unlike
         from triton_regressors.exporter.errors import ExportError
+        from triton_regressors.exporter.lowering.column_names import unlike
     found = []
     for option, path in (("--lower", lower), ("--upper", upper)):
         try:

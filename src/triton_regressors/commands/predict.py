@@ -155,8 +155,8 @@ def _write(output: Path, table: Any, column: bool) -> None:
     """Write predictions to a file; `column` says that a single column is `[rows, 1]` in .npy."""
     import numpy as np
 
+    from triton_regressors.clients.client.parts import as_predicted
     from triton_regressors.clients.errors import RowsError
-    from triton_regressors.clients.parts import as_predicted
 
     try:
         if output.suffix.lower() == ".npy":

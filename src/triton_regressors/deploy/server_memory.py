@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from triton_regressors.clients.server import TritonServer
-from triton_regressors.clients.server_log import gpu_is_visible
+from triton_regressors.clients.server.server_log import gpu_is_visible
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.errors import TritonRegressorsError
 
 PROC = Path("/proc")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.clients.compare.threshold import read_capacity, read_processors
-from triton_regressors.clients.entries import read_config
+from triton_regressors.clients.compare.figures.threshold import read_capacity, read_processors
+from triton_regressors.clients.server.entries import read_config
 from triton_regressors.deploy.server_memory import ServingMemory
 from triton_regressors.errors import TritonRegressorsError
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from triton_regressors.clients.entries import served_versions
+from triton_regressors.clients.server.entries import served_versions
 from triton_regressors.kernels.entry import Entry, find_entry, read_document, versions
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.model_config import from_pbtxt

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from triton_regressors.clients.configuration import Configuration
+from triton_regressors.clients.client.configuration import Configuration
+from triton_regressors.clients.client.parts import Part, as_predicted, renumbered
+from triton_regressors.clients.client.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
-from triton_regressors.clients.parts import Part, as_predicted, renumbered
-from triton_regressors.clients.tensors import InputTensor, Tensors, model_tensors
 from triton_regressors.extras import require
 from triton_regressors.scoring.arrays import Given, given, on_gpu
 from triton_regressors.scoring.buffers import Buffers, pinned_by_columns

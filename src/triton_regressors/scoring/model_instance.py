@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from google.protobuf import json_format
 
+from triton_regressors.clients.client.tensors import Tensors
 from triton_regressors.clients.errors import InferenceError, InvalidRequest, ServerFault, plain_reason
-from triton_regressors.clients.tensors import Tensors
 from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.engine.staging import unlocked
 from triton_regressors.kernels.entry import Entry

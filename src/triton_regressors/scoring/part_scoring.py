@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import compute
 
+from triton_regressors.clients.client.parts import renumbered
+from triton_regressors.clients.client.tensors import Tensors
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.parts import renumbered
-from triton_regressors.clients.tensors import Tensors
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
