@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -12,21 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
-from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
 from tests.clients.compare.figures.test_threshold import queued
-from tests.servers import triton_server
-from triton_regressors import export
 from triton_regressors.__main__ import make_app
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.figures.comparison import Comparison
 from triton_regressors.clients.compare.figures.results import Point
 from triton_regressors.clients.compare.load.generator import Load
 from triton_regressors.clients.compare.report.report import as_json
-from triton_regressors.deploy.manifests import DOCKER, service_name
-from triton_regressors.deploy.server_memory import Resident, ServingMemory, family, measure, resident
-from triton_regressors.deploy.sizing import resources_of
 from triton_regressors.errors import TritonRegressorsError
 
 CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'
@@ -357,40 +350,3 @@ def test_a_list_that_is_not_a_former_runs_removes_nothing(tmp_path: Path, listed
     assert deploy(tmp_path, "--for", "compose", *MEMORY, "--overwrite", models=models).exit_code == 0
     assert (tmp_path / "mine").exists()
     assert (out / "mine").exists()
-
-
-def test_names_and_sizes() -> None:
-    assert service_name("House_prices.v2") == "house-prices-v2"
-    found = resources_of(300 * 2**20, 12)
-    assert (found.cpu, found.memory_mib, found.memory_limit_mib, found.shared_mib) == (13, 512, 2048, 1536)
-    assert (DOCKER / "kubernetes/plain/base").is_dir()
-
-
-def test_memory_counts_what_is_shared_once() -> None:
-    memory = ServingMemory(Resident(100, 50, 7), [Resident(200, 80, 5), Resident(300, 80, 5)], gpu=False)
-    assert memory.total() == 100 + 200 + 300 + 80 + 7
-    assert memory.total(least=250) == memory.total() + 50
-
-
-def test_processes_are_found_with_their_children() -> None:
-    child = subprocess.Popen(["sleep", "60"])
-    try:
-        found = family(os.getpid())
-        assert found[0] == os.getpid()
-        assert child.pid in found
-        assert resident(os.getpid()).own > 10 * 2**20 > resident(child.pid).own
-    finally:
-        child.kill()
-        child.wait()
-    with pytest.raises(TritonRegressorsError, match=f"The memory of process {child.pid} cannot be read: No such file"):
-        resident(child.pid)
-
-
-@pytest.mark.server
-def test_memory_is_that_of_a_server_with_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triton_regressors.deploy.server_memory.TritonServer", triton_server)  # which it ends at once
-    export(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), tmp_path, name="ridge", max_batch_size=8)
-    found = measure(tmp_path)
-    assert len(found.instances) == 1
-    assert found.instances[0].own > 50 * 2**20, "it has imported torch"
-    assert found.total() > found.instances[0].own + found.server.own
