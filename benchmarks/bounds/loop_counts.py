@@ -8,6 +8,7 @@ loop is reached, by the function that holds the loop.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import functools
 import json
@@ -115,8 +116,10 @@ def counted(toy: bool = False) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Count and print."""
-    found = {work.title: count(work) for work in chosen("--toy" in sys.argv)}
+    """Read the command line, count and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--toy", action="store_true", help="tiny models, to try the script out")
+    found = {work.title: count(work) for work in chosen(parser.parse_args().toy)}
     print(json.dumps(found, ensure_ascii=False))
 
 
