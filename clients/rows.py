@@ -9,8 +9,16 @@ import numpy as np
 import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.clients.client.tensors import (
+    InputTensor,
+    Tensors,
+    input_tensors,
+    listed,
+    model_tensors,
+    named,
+    split,
+)
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors, named, split
 from triton_regressors.tables.columns import check_shape
 from triton_regressors.tables.errors import TableError, raised_as
 from triton_regressors.tables.files import holds_objects, nameless, read_table

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from triton_regressors.clients.client.tensors import InputTensor
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.tensors import InputTensor
 from triton_regressors.tables.columns import check_shape
 from triton_regressors.tables.errors import one_line, raised_as
 

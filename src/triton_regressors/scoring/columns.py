@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from triton_regressors.clients.client.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 from triton_regressors.tables.columns import check_shape
 from triton_regressors.tables.errors import raised_as
 from triton_regressors.tables.values import NUMERIC_KINDS
