@@ -139,7 +139,7 @@ class TestBadRequests:
             ("", ROWS, {}, errors.InvalidRequest, "must be a string that is not empty"),
             ("sums", ROWS, {"version": "one"}, errors.InvalidRequest, "version is 'one'"),
             ("sums", ROWS, {"outputs": "y"}, errors.InvalidRequest, "outputs is 'y'"),
-            ("sums", ROWS[0], {}, errors.InvalidRequest, r"shape \(3,\).*X\.reshape\(1, -1\)"),
+            ("sums", ROWS[0], {}, errors.InvalidRequest, r"shape \(3,\).*\.reshape\(1, -1\) makes one row of it"),
         ],
     )
     def test_infer(
