@@ -46,7 +46,7 @@ from triton_regressors.kernels.ops.neighbors import launch as search_shapes
 from triton_regressors.kernels.ops.neighbors import radius_sums
 from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
 from triton_regressors.kernels.ops.points import norm_int8, pairwise_affine
-from triton_regressors.kernels.ops.trees import symmetric_sum
+from triton_regressors.kernels.ops.trees import launch as tree_launch
 from triton_regressors.kernels.ops.trees.launch import tree_ensemble_shape
 from triton_regressors.kernels.plan.devices import RESERVED_BYTES
 from triton_regressors.kernels.plan.launch_shapes import table
@@ -292,7 +292,7 @@ def in_parts() -> Iterator[Launch]:
 
 def of_many_rows() -> Iterator[Launch]:
     """Yield sums of symmetric trees for many rows, in parts and whole."""
-    with mock.patch.object(symmetric_sum, "FEW", 0):
+    with mock.patch.object(tree_launch, "FEW_PAIRS", 0):
         for name in ("symmetric trees", "symmetric trees of many depths", "symmetric trees float64"):
             operation, widths = OPERATIONS[name]
             for dtype, capability in ((torch.float32, TARGETS[0]), (torch.float64, TARGETS[-1])):

@@ -81,6 +81,12 @@ BLOCK_OF_DIGITS = {"BLOCK_ROWS": 64, "BLOCK_POINTS": 64, "num_warps": 4, "num_st
 NORM_BLOCK = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "num_warps": 4, "num_stages": 4}
 """The block of a squared norm in float64."""
 
+NORM_FEW_ROWS, NORM_SOME_ROWS = 128, 2048
+"""Up to this many rows, programs of a norm by digits take small or medium blocks, so that there are enough programs."""
+
+NORM_LARGE_BYTES = 3 * 5 * (128 + 64) * 64
+"""The shared memory of such a program with large blocks: three stages of five digits."""
+
 
 def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
     """Return a smaller block if it suffices for the rows and no bit depends on it, else the same block."""
@@ -150,3 +156,27 @@ def parts_of_a_program(blocks: int, parts: int, at_once: int) -> int:
         return -(-programs // at_once) * (number + 1)
 
     return min(range(1, parts + 1), key=time)
+
+
+def norm_shape(rows: int, shared: int) -> dict[str, int]:
+    """Return the block of a program for `rows` rows; it changes no bit.
+
+    Args:
+        rows: the rows of the batch.
+        shared: the bytes of shared memory available to a program, 0 on a GPU without matrix units for int8.
+    """
+    if not shared:
+        return _norm_block(32, 32, 16, warps=4, stages=1, matrix_units=False)
+    if rows <= NORM_FEW_ROWS:
+        return _norm_block(16, 32, 128, warps=4, stages=4)
+    large = shared >= NORM_LARGE_BYTES
+    if rows <= NORM_SOME_ROWS or not large:
+        return _norm_block(64, 64, 64, warps=4, stages=2 if large else 3)
+    return _norm_block(128, 64, 64, warps=8, stages=3)
+
+
+def _norm_block(
+    rows: int, targets: int, features: int, warps: int, stages: int, matrix_units: bool = True
+) -> dict[str, int]:
+    block = {"BLOCK_ROWS": rows, "BLOCK_TARGETS": targets, "BLOCK_FEATURES": features}
+    return {**block, "MATRIX_UNITS": matrix_units, "num_warps": warps, "num_stages": stages}

@@ -25,8 +25,8 @@ from ...numerics.dot import dot, rounded_product
 from ...numerics.fp16_digits import ROUNDER
 from ...numerics.int8_digits import split
 from ...plan.devices import shared_memory
-from ...plan.launch_shapes import Shape
 from ...plan.plan import Parameters
+from .launch import norm_shape
 
 DIGITS = 5
 PART_TARGETS = 32
@@ -37,12 +37,6 @@ MOST_FEATURES = 2**14
 """The most features for which sums of five products of digits fit 32 bits."""
 
 MOST_FEATURES_AT_ONCE = 4096
-
-FEW_ROWS, SOME_ROWS = 128, 2048
-"""Up to this many rows, programs take small or medium blocks, so that there are enough programs."""
-
-LARGE_BLOCK_BYTES = 3 * DIGITS * (128 + 64) * 64
-"""The shared memory of a program with large blocks."""
 
 MIDDLES = 0x80808080
 
@@ -250,28 +244,6 @@ def launch_digit_norm(parameters: Parameters, x: torch.Tensor, output: torch.Ten
         PART_TARGETS=PART_TARGETS,
         **shape,
     )
-
-
-def norm_shape(rows: int, shared: int) -> Shape:
-    """Return the block of a program for `rows` rows; it changes no bit.
-
-    Args:
-        rows: the rows of the batch.
-        shared: the bytes of shared memory available to a program, 0 on a GPU without matrix units for int8.
-    """
-    if not shared:
-        return _shape(32, 32, 16, warps=4, stages=1, matrix_units=False)
-    if rows <= FEW_ROWS:
-        return _shape(16, 32, 128, warps=4, stages=4)
-    large = shared >= LARGE_BLOCK_BYTES
-    if rows <= SOME_ROWS or not large:
-        return _shape(64, 64, 64, warps=4, stages=2 if large else 3)
-    return _shape(128, 64, 64, warps=8, stages=3)
-
-
-def _shape(rows: int, targets: int, features: int, warps: int, stages: int, matrix_units: bool = True) -> Shape:
-    block = {"BLOCK_ROWS": rows, "BLOCK_TARGETS": targets, "BLOCK_FEATURES": features}
-    return {**block, "MATRIX_UNITS": matrix_units, "num_warps": warps, "num_stages": stages}
 
 
 def emulated_norms(x: np.ndarray, tables: Mapping[str, np.ndarray], parts: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Launch shapes of a tree ensemble's kernels: trees and rows that a program takes at a time, and its form of nodes."""
+"""Launch shapes of trees' kernels: the trees and rows that a program takes at a time, and its form of nodes."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ LEAVES_BLOCK = {"BLOCK_ROWS": 64, "BLOCK_LEAVES": 32, "num_warps": 4}
 
 COUNTS_BLOCK, COUNTS_COLUMNS = 1024, 32
 """The border counts that a program makes, and the most columns of them."""
+
+FEW_PAIRS = 2**20
+"""Up to this many row–tree pairs, symmetric trees skip the border-count pass."""
+
+VERY_FEW_PAIRS = 2**14
+"""Up to this many such pairs, each program has few trees."""
+
+SYMMETRIC_PROGRAMS = 960
+"""Programs that keep every multiprocessor of a large GPU busy; if each has few trees, it takes twice as many."""
+
+SYMMETRIC_TILES = ((1024, 1, 64), (512, 1, 32), (128, 4, 32), (32, 16, 64))
+"""The rows of a program, the trees that it takes at a time, and the fewest trees that it has in all."""
 
 
 class Tile(NamedTuple):
@@ -120,3 +132,33 @@ def tree_ensemble_shape(rows: str, size: str, nodes: str, outputs: str) -> Shape
         return {"BLOCK_ROWS": 32, "ELEMENTS": 4096, "FORM": "quads", "num_warps": 8, "maxnreg": None, "PARTS": False}
     # The code for missing numbers needs more registers; with those, fewer programs would share a multiprocessor.
     return {"BLOCK_ROWS": 32, "ELEMENTS": 2048, "FORM": "plain", "num_warps": 8, "maxnreg": 64}
+
+
+class SymmetricTile(NamedTuple):
+    """The work that a program does, in all and at a time."""
+
+    counted: bool  # whether questions are answered beforehand
+    block_rows: int
+    block_trees: int
+    span: int  # of trees
+    num_warps: int
+
+
+def symmetric_tile(rows: int, trees: int, outputs: int) -> SymmetricTile:
+    """Return the largest tile that leaves enough programs for the rows, each with enough trees."""
+    if rows * trees <= FEW_PAIRS:
+        most = 128 if rows * trees <= VERY_FEW_PAIRS else 256 if trees > 1024 else 1024
+        block_trees = min(triton.next_power_of_2(trees), most)
+        num_warps = 4 if block_trees < 1024 else 8
+        return SymmetricTile(False, max(128 // block_trees, 1), block_trees, block_trees, num_warps)
+    tiles = (
+        tile
+        for tile in SYMMETRIC_TILES
+        if triton.cdiv(rows, tile[0]) * outputs * max(trees // tile[2], 1) >= SYMMETRIC_PROGRAMS
+    )
+    block_rows, block_trees, fewest = next(tiles, SYMMETRIC_TILES[-1])
+    programs = triton.cdiv(rows, block_rows) * outputs
+    few = programs < SYMMETRIC_PROGRAMS
+    parts = min(triton.cdiv(2 * SYMMETRIC_PROGRAMS, programs), max(trees // fewest, 1)) if few else 1
+    span = triton.cdiv(triton.cdiv(trees, parts), block_trees) * block_trees
+    return SymmetricTile(True, block_rows, block_trees, span, 4)

@@ -7,8 +7,6 @@ their trees; `integer_sum.py` adds up the sums of these. Integers have the same 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
@@ -16,21 +14,10 @@ import triton.language as tl
 from ...plan.plan import Parameters
 from .border_counts import ROWS_IN_WORD, launch_counts
 from .integer_sum import add_parts, answer
+from .launch import symmetric_tile
 
 MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
 """The most border counts in memory at a time, a byte each, and the fewest rows of a pass."""
-
-FEW = 2**20
-"""Up to this many row–tree pairs, skip the border-count pass."""
-
-VERY_FEW = 2**14
-"""Up to this many such pairs, each program has few trees."""
-
-PROGRAMS = 960
-"""Programs that keep every multiprocessor of a large GPU busy; if each has few trees, it takes twice as many."""
-
-TILES = ((1024, 1, 64), (512, 1, 32), (128, 4, 32), (32, 16, 64))
-"""The rows of a program, the trees that it takes at a time, and the fewest trees that it has in all."""
 
 
 @triton.jit(do_not_specialize=["rows", "span"])
@@ -165,30 +152,6 @@ def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
     return found.to(tl.int32)
 
 
-class Tile(NamedTuple):
-    """The work that a program does, in all and at a time."""
-
-    counted: bool  # whether questions are answered beforehand
-    block_rows: int
-    block_trees: int
-    span: int  # of trees
-    num_warps: int
-
-
-def tile_of(rows: int, trees: int, outputs: int) -> Tile:
-    """Return the largest tile that leaves enough programs for the rows, each with enough trees."""
-    if rows * trees <= FEW:
-        most = 128 if rows * trees <= VERY_FEW else 256 if trees > 1024 else 1024
-        block_trees = min(triton.next_power_of_2(trees), most)
-        return Tile(False, max(128 // block_trees, 1), block_trees, block_trees, 4 if block_trees < 1024 else 8)
-    tiles = (tile for tile in TILES if triton.cdiv(rows, tile[0]) * outputs * max(trees // tile[2], 1) >= PROGRAMS)
-    block_rows, block_trees, fewest = next(tiles, TILES[-1])
-    programs = triton.cdiv(rows, block_rows) * outputs
-    parts = min(triton.cdiv(2 * PROGRAMS, programs), max(trees // fewest, 1)) if programs < PROGRAMS else 1
-    span = triton.cdiv(triton.cdiv(trees, parts), block_trees) * block_trees
-    return Tile(True, block_rows, block_trees, span, 4)
-
-
 def launch_symmetric(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, function: str) -> None:
     """Launch the sum of all trees, for as many rows at a time as the limit on counts allows.
 
@@ -207,7 +170,7 @@ def launch_symmetric(parameters: Parameters, x: torch.Tensor, output: torch.Tens
 def _launch(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, function: str) -> None:
     """Launch the kernels for all of these rows."""
     (rows, outputs), (depth, trees) = output.shape, parameters["questions"].shape
-    tile = tile_of(rows, trees, outputs)
+    tile = symmetric_tile(rows, trees, outputs)
     parts = triton.cdiv(trees, tile.span)
     shape = (parts, rows, outputs)
     sums = torch.empty(shape, dtype=torch.int64, device=x.device) if parts > 1 else output

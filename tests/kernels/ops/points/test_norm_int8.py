@@ -8,7 +8,7 @@ import torch
 
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_pairwise import pairwise
-from triton_regressors.kernels.ops.points import norm_int8
+from triton_regressors.kernels.ops.points import launch, norm_int8
 from triton_regressors.kernels.ops.points.norm_int8 import emulated_norms, weight_digits
 from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 
@@ -57,8 +57,8 @@ def test_a_row_has_the_same_bits_in_every_batch(device: torch.device, monkeypatc
     op, x = norm(), rows(18)
     together = run_kernel(op, [x], device, torch.float64)
     assert np.array_equal(run_kernel(op, [x[:14:-1].copy()], device, torch.float64), together[:14:-1])
-    for limit, block_rows in (("FEW_ROWS", 64), ("SOME_ROWS", 128)):
-        monkeypatch.setattr(norm_int8, limit, 0)
+    for limit, block_rows in (("NORM_FEW_ROWS", 64), ("NORM_SOME_ROWS", 128)):
+        monkeypatch.setattr(launch, limit, 0)
         assert norm_int8.norm_shape(1, 2**30)["BLOCK_ROWS"] == block_rows
         assert np.array_equal(run_kernel(op, [x[:1]], device, torch.float64), together[:1])
     monkeypatch.setattr(norm_int8, "shared_memory", lambda _: 0)

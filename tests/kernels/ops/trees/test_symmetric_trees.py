@@ -17,9 +17,9 @@ from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_trees import symmetric_trees
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.trees import symmetric_sum
+from triton_regressors.kernels.ops.trees import launch, symmetric_sum
 from triton_regressors.kernels.ops.trees.border_counts import MOST_BORDERS, count_columns
-from triton_regressors.kernels.ops.trees.symmetric_sum import Tile, tile_of
+from triton_regressors.kernels.ops.trees.launch import FEW_PAIRS, SymmetricTile, symmetric_tile
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step, load_plan
@@ -59,8 +59,8 @@ def check(op: SymmetricTrees, x: np.ndarray, device: torch.device) -> None:
     assert (np.abs(double - expected(op, x)) <= allowed).all()
     assert np.array_equal(run_reference(op, [x]), double)
     assert np.array_equal(run_on_cpu(op, [x]), double)
-    for few in (0, symmetric_sum.FEW):
-        with mock.patch.object(symmetric_sum, "FEW", few):
+    for few in (0, FEW_PAIRS):
+        with mock.patch.object(launch, "FEW_PAIRS", few):
             assert np.array_equal(run_kernel(op, [x.astype(np.float64)], device, torch.float64), double)
             assert np.array_equal(run_kernel(op, [x], device), double.astype(np.float32))
 
@@ -143,7 +143,7 @@ def test_more_borders_than_a_column_has(device: torch.device) -> None:
 
 def test_tiles_and_parts_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of rows chooses how rows and trees are shared; sums of integers do not depend on it."""
-    tiles = [tile_of(rows, 1000, 1) for rows in (1, 300, 4_000, 20_000, 1_000_000)]
+    tiles = [symmetric_tile(rows, 1000, 1) for rows in (1, 300, 4_000, 20_000, 1_000_000)]
     assert all(first != second for first, second in itertools.combinations(tiles, 2))
     (x,) = inputs_for([3], 45)
     for outputs in (1, 2):
@@ -159,7 +159,7 @@ def test_tiles_and_parts_do_not_change_a_bit(device: torch.device, monkeypatch: 
             (True, 64, 2, 2, 1),
             (True, 128, 1, 21, 4),
         ):
-            monkeypatch.setattr(symmetric_sum, "tile_of", lambda *_, sizes=sizes: Tile(*sizes))
+            monkeypatch.setattr(symmetric_sum, "symmetric_tile", lambda *_, sizes=sizes: SymmetricTile(*sizes))
             assert np.array_equal(run_kernel(op, [x], device, torch.float64), reference)
     monkeypatch.setattr(symmetric_sum, "MOST_COUNTS", 1)
     monkeypatch.setattr(symmetric_sum, "FEWEST_ROWS", 16)
