@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import RESULTS as ALL_RESULTS
-from benchmarks.markdown import microseconds, note, table
+from benchmarks.figures.markdown import microseconds, note, table
 from gallery.levels import page as levels
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import RESULTS as ALL_RESULTS
-from benchmarks.markdown import microseconds, note, table
+from benchmarks.figures.markdown import microseconds, note, table
 from gallery.levels.parts import COMPILE, CUDA, EAGER, SCRIPT, TRITON
 from gallery.levels.show import RESULTS
 from gallery.levels.subjects import SUBJECTS

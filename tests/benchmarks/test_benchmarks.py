@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import environment, families_gpu, host_to_host, kernels_gpu, libraries, predict, run, unlike_rows
+from benchmarks import environment, run
 from benchmarks.checking import WrongAnswerError
+from benchmarks.cpu import libraries, predict
+from benchmarks.gpu import families, host_to_host, kernels, unlike_rows
 from benchmarks.models import DTYPES, MODELS, model
-from benchmarks.served import beside, median_round, same_points
+from benchmarks.served.batching import beside, median_round, same_points
 from benchmarks.timing import Effort
 
 ROOT = Path(__file__).parents[2]
@@ -91,9 +93,9 @@ def test_an_engine_without_its_device_says_why():
         assert not worker.able
     assert run.missing("kernels_gpu") == "torch finds no CUDA GPU"
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
-        kernels_gpu.run(None)
+        kernels.run(None)
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
-        families_gpu.run(None, families_gpu.FAMILIES)
+        families.run(None, families.FAMILIES)
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         unlike_rows.run(None, unlike_rows.FAMILIES)
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
@@ -102,7 +104,7 @@ def test_an_engine_without_its_device_says_why():
 
 @pytest.mark.usefixtures("_torch_threads")
 def test_kernel_cases_agree_with_float64_on_toy_sizes(capsys):
-    kernels_gpu.run(None, dry_run=True)
+    kernels.run(None, dry_run=True)
     printed = capsys.readouterr().out
     assert "X·w, 13 features" in printed
     assert "triton_regressors, float64, as exported" in printed
@@ -132,7 +134,7 @@ def test_borders_of_symmetric_trees_are_asked_by_rows_beside_them():
 
 @pytest.mark.usefixtures("_torch_threads")
 def test_every_family_agrees_with_its_reference_on_toy_sizes(capsys):
-    families_gpu.run(None, families_gpu.FAMILIES, dry_run=True)
+    families.run(None, families.FAMILIES, dry_run=True)
     printed = capsys.readouterr().out
     for work in ("5 of 1,100 × 4, manhattan", "RBF, 60 points × 3", "forest of 5, grown out", "layers 4-8-1"):
         assert work in printed

@@ -8,9 +8,9 @@ import sys
 from typer.main import get_command
 
 import triton_regressors as tr
-from benchmarks.libraries import SCIKIT_LEARN
-from benchmarks.predict import fastest
-from benchmarks.tables import read_results
+from benchmarks.cpu.libraries import SCIKIT_LEARN
+from benchmarks.cpu.predict import fastest
+from benchmarks.figures.tables import read_results
 from docs import estimators
 from docs.examples import PAGES, ROOT
 from triton_regressors.__main__ import make_app

@@ -27,8 +27,8 @@ from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
-from benchmarks.shape_classes import OPERATIONS as MEASURED
-from benchmarks.shape_classes import shape_classes
+from benchmarks.gpu.shape_classes import OPERATIONS as MEASURED
+from benchmarks.gpu.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_dense import dense_layers
 from tests.kernels.operations_neighbors import IN_GROUPS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.shape_classes import OPERATIONS, shape_classes
+from benchmarks.gpu.shape_classes import OPERATIONS, shape_classes
 from tests.documents import write_plan
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.plan import launch_shapes as module

@@ -1,0 +1,185 @@
+"""Makes the tables of the Triton server, of its starts, and of what entries do for it or without it.
+
+That is served.json, requests.json, several_gpus.json, startup.json, observer.json and scoring.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median, median_low
+
+from benchmarks.figures.markdown import Document, microseconds, note, optional, table
+
+
+def served_section(document: Document, where: str) -> str:
+    """Return every point beside the do-nothing model."""
+    rows = [
+        [
+            model["title"],
+            point["configuration"],
+            f"{point['concurrency']}",
+            optional(point["latency_p50_ms"], 1e3, ",.0f"),
+            optional(point["p50_over_floor_ms"], 1e3, "+,.0f"),
+            optional(point["requests_per_s"], 1, ",.0f"),
+            share(point),
+            optional(point["mean_batch_size"], 1, ".1f"),
+            "yes" if point["stable"] and point["floor_stable"] else "no",
+        ]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    header = ["model", "configuration", "clients", "p50 µs", "over do-nothing, µs", "requests/s", "of do-nothing"]
+    header += ["rows an execution", "stable"]
+    generator = document["settings"].get("generator", "builtin")
+    sender = "perf_analyzer" if generator == "perf_analyzer" else "compare's own generator"
+    intro = f"Served over gRPC, one row a request, closed loop by {sender}, beside a do-nothing model in the same run"
+    rounds = document["settings"].get("rounds", 1)
+    if rounds > 1:
+        intro += f", the median of {rounds} rounds and their range"
+    return "\n\n".join([f"{intro}{note(document)}:", table(header, "llrrrrrrl", rows), *cost_of_fp64_served(document)])
+
+
+def requests_section(document: Document, where: str) -> str:
+    """Return what a server answers with each model, beside the do-nothing model and scikit-learn's own predict."""
+    rows = [
+        [
+            model["title"],
+            f"{point['clients']} × {point['rows']:,}",
+            f"{point['triton_regressors']['requests_per_s']:,.0f}",
+            f"{point['of_nothing']:.0%}" + spread(point["of_nothing_rounds"], ".0%"),
+            f"{point['of_scikit_learn']:.2f}",
+            f"{point['triton_regressors']['p50_ms'] * 1e3:,.0f}",
+            f"{point['p50_over_nothing_us']:+,.0f}",
+            f"{point['scikit-learn']['p50_ms'] * 1e3:,.0f}",
+        ]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    header = ["model", "clients × rows", "requests/s", "of do-nothing", "÷ scikit-learn"]
+    header += ["p50 µs", "over do-nothing, µs", "scikit-learn, p50 µs"]
+    intro = "From request to answer on one Triton server, over gRPC, closed loop, 32 features, dynamic batching, one "
+    intro += "instance each: ours, a model that does nothing, and scikit-learn's own predict in a Python backend"
+    reading = [
+        f"{point['clients']} × {point['rows']:,} {median_low(shares):.0%}" + spread(shares, ".0%")
+        for model in document["models"]
+        for point in model["points"]
+        if (shares := point.get("reading_of_nothing_rounds"))
+    ]
+    least = (
+        "A model that takes its rows in and gives zeros out, and computes nothing, answers of the do-nothing model's "
+    )
+    least += f"requests: {', '.join(reading)}."
+    found = f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
+    return f"{found}\n\n{least}" if reading else found
+
+
+def scoring_section(document: Document, where: str) -> str:
+    """Return how many rows a second are scored from files and from memory, beside scikit-learn's predict."""
+    ways = ("files", "read", "tables", "predict", "matrix", "frame", "float64")
+    rows = []
+    for case in document["models"]:
+        rates = case["rows_per_s"]
+        cells = [f"{rates[way] / 1e3:,.0f}" for way in ways]
+        cells += [f"{rates['read'] / rates[peer]:.2f}" for peer in ("predict", "matrix", "frame", "float64")]
+        rows.append([case["title"], case["where"], *cells])
+    header = ["model", "computed by", "files", "files, once read", "tables", "float64", "float32"]
+    header += ["scikit-learn, tables", "scikit-learn, float64", "once read ÷ float64", "÷ float32"]
+    header += ["÷ scikit-learn, tables", "÷ scikit-learn, float64"]
+    intro = (
+        "Rows scored without a server, thousands a second: from a .parquet of float64 to one of answers; the same once "
+        "its rows are read; tables as pyarrow has read them, one by one; the same rows as a matrix of float64, and as "
+        "the one of float32 that the entry takes. Beside it the estimator's own `predict`, on the same tables made "
+        "DataFrames, and on the matrix of float64. On a CPU both compute in one thread, and what converts tables uses "
+        "several; beside a GPU scikit-learn has all cores"
+    )
+    return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * 11, rows)}"
+
+
+def several_gpus_section(document: Document, where: str) -> str:
+    """Return what one GPU and all of them answer with each model, and with the one that does nothing."""
+    rows = [
+        [
+            model["title"],
+            f"{point['clients']} × {point['rows']:,}",
+            *(f"{rate:,.0f}" for rate in point["requests_per_s"].values()),
+            f"{point['requests_per_s_of_best']:.2f} ×",
+            f"{point['nothing_of_best']:.2f} ×",
+        ]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    names = list(document["models"][0]["points"][0]["requests_per_s"])
+    header = ["model", "clients × rows", *(f"requests/s, {name}" for name in names), "all ÷ best one", "do-nothing"]
+    intro = (
+        "One instance on each GPU, on one Triton server over gRPC, closed loop, 32 features: every place answers with "
+    )
+    intro += (
+        "the same bits, and this many requests; beside it the same quotient of a model that does nothing, with one "
+    )
+    intro += "instance on the CPU for each GPU"
+    return f"{intro}{note(document)}:\n\n{table(header, 'll' + 'r' * (len(header) - 2), rows)}"
+
+
+def startup_section(document: Document, where: str) -> str:
+    """Return how long a server starts with each repository, without and with kernels compiled ahead."""
+    rows = [
+        [
+            model["title"],
+            *(
+                f"{median(seconds):.1f}{spread(seconds, '.1f')}" if (seconds := model.get(key)) else "–"
+                for key in ("empty_s", "ahead_s")
+            ),
+        ]
+        for model in document["models"]
+    ]
+    header = ["repository", "kernels compiled at the start", "compiled ahead by docker/warm.py"]
+    intro = "Seconds until a Triton server has loaded a repository and its entries have answered their golden rows"
+    return f"{intro}{note(document)}:\n\n{table(header, 'lrr', rows)}"
+
+
+def observer_section(document: Document, where: str) -> str:
+    """Return what counting what a model sees adds to a request."""
+    rows = [
+        [model["title"], f"{point['rows']:,}", microseconds(point["off_us"])]
+        + [added(point[f"{mode}_adds_us"], point["off_us"]) for mode in ("sampled", "on")]
+        for model in document["models"]
+        for point in model["points"]
+    ]
+    header = ["model", "rows", "`observe` off, µs", "`sampled` adds", "`on` adds"]
+    intro = "What `observe` adds to a request in one process, the median of rounds in turn and their quartiles, µs"
+    return f"{intro}{note(document)}:\n\n{table(header, 'lrrrr', rows)}"
+
+
+def added(quartiles: Sequence[float], off: float) -> str:
+    """Return the median of three quartiles with its share of a request's time, and the others in brackets."""
+    low, middle, high = quartiles
+    return f"{middle:+,.1f}, {middle / off:+.1%} ({low:+,.1f} to {high:+,.1f})"
+
+
+def cost_of_fp64_served(document: Document) -> list[str]:
+    """Return what FP64 costs a served model; nothing where it was not measured."""
+    rows = [
+        [
+            model["title"],
+            point["configuration"],
+            f"{point['concurrency']}",
+            optional(point["p50_of_fp32"], 1, ".2f") + spread(point["p50_of_fp32_rounds"], ".2f"),
+            optional(point["requests_per_s_of_fp32"], 1, ".2f") + spread(point["requests_per_s_of_fp32_rounds"], ".2f"),
+        ]
+        for model in document["models"]
+        for point in model.get("fp64_points", [])
+    ]
+    header = ["model", "configuration", "clients", "p50", "requests/s"]
+    intro = "The same models with numbers in FP64, over FP32 in the same rounds:"
+    return [intro, table(header, "llrrr", rows)] if rows else []
+
+
+def share(point: Document) -> str:
+    """Return a point's share of the do-nothing model's throughput, and the range of its rounds if there are more."""
+    found = optional(point["throughput_of_floor"], 1, ".0%")
+    return found + spread(point.get("throughput_of_floor_rounds", []), ".0%")
+
+
+def spread(rounds: Sequence[float], form: str) -> str:
+    """Return the range of ordered rounds in brackets, or nothing if there is one at most."""
+    return f" ({rounds[0]:{form}}–{rounds[-1]:{form}})" if len(rounds) > 1 else ""
