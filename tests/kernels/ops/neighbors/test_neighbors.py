@@ -411,7 +411,11 @@ WRONG: dict[str, tuple[Operation, int, str]] = {
     "weights": (Neighbors(*SEVEN, 2, weights="mine"), 3, "weights must be one of ('uniform', 'distance'), not 'mine'."),
     "empty": (RadiusNeighbors(*SEVEN, W(2), 1.0), 3, "radius_neighbors: empty must be [1], not [2]."),
     "radius": (RadiusNeighbors(*SEVEN, W(1), -1.0), 3, "radius_neighbors: radius must be 0 or more, not -1.0."),
-    "graph radius": (NeighborGraph(Z((7, 3)), W(3), radius=-1.0), 3, "neighbor_graph: radius must not be negative"),
+    "graph radius": (
+        NeighborGraph(Z((7, 3)), W(3), radius=-1.0),
+        3,
+        "neighbor_graph: radius must be 0 or more, not -1.0.",
+    ),
     "graph neighbors": (NeighborGraph(Z((7, 3)), W(3), 8), 3, "neighbor_graph: n_neighbors must lie in [1, 7], not 8."),
     "mode": (NeighborGraph(Z((7, 3)), W(3), 1, mode="edges"), 3, "('zero', 'infinity'), not 'edges' and 'zero'."),
     "lengths": (MinPlus(Z((2, 3))), 3, "min_plus: lengths must be [3, width], not [2, 3]."),
