@@ -24,7 +24,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.plan.plan import Plan
 
 FIT_ROWS = 4000

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.clients.client.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors, split
 from triton_regressors.clients.errors import InvalidRequest, RowsError
-from triton_regressors.clients.tensors import InputTensor, Tensors, input_tensors, listed, model_tensors, split
 from triton_regressors.extras import require
 from triton_regressors.tables import NotNumber, cell_numbers, in_words, number_in
 

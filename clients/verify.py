@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.client.tensors import Tensors, row_count, take
 from triton_regressors.clients.errors import RowsError
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.tensors import Tensors, row_count, take
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.kernels.entry import Entry, find_entry, read_document, read_golden
 from triton_regressors.kernels.format.errors import PlanError

@@ -33,11 +33,11 @@ import numpy as np
 
 from tests.exporter.adversarial import adversarial_rows, edges_of, in_float64
 from tests.exporter.cases import CASES, Case
-from triton_regressors.exporter.compiler import Compilation, compile_estimator
-from triton_regressors.exporter.lower import Lowered, lower
-from triton_regressors.exporter.oracle import Oracle
+from triton_regressors.exporter.compile import Compilation, compile_estimator
+from triton_regressors.exporter.evidence.oracle import Oracle
+from triton_regressors.exporter.lowering.lower import Lowered, lower
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
-from triton_regressors.exporter.tree_nodes import Trees, arrange
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.parity import ulps
 from triton_regressors.kernels.ops.linear.affine import Affine

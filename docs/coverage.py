@@ -43,7 +43,7 @@ from tests.exporter.cases import CASES, Case
 from tests.exporter.catalogue import ROWS as MADE_ROWS
 
 if TYPE_CHECKING:
-    from triton_regressors.exporter.compiler import Compilation
+    from triton_regressors.exporter.compile import Compilation
     from triton_regressors.kernels.format.inputs import Inputs
 
 RESULTS = Path(__file__).parent / "coverage.json"
@@ -149,7 +149,7 @@ def measure_case(case: Case, engine: str) -> dict[str, Any]:
 
     The figures are by output, see `_figures`. Where the exporter refuses a type, there is the reason instead.
     """
-    from triton_regressors.exporter.compiler import compile_estimator
+    from triton_regressors.exporter.compile import compile_estimator
     from triton_regressors.exporter.errors import ExportError
 
     estimator, X = case.fitted()
@@ -205,7 +205,7 @@ def float32_case(case: Case) -> dict[str, Any] | str:
     """
     from sklearn.base import clone
 
-    from triton_regressors.exporter.compiler import compile_estimator
+    from triton_regressors.exporter.compile import compile_estimator
     from triton_regressors.exporter.errors import ExportError
 
     X, y = case.data()
@@ -413,7 +413,7 @@ def subject(estimator: Any) -> tuple[Any, bool]:
 
 def family(estimator: Any, transforms: bool) -> str:
     """Return the file of lowerings/ that an estimator's `transform` or `predict` is lowered in."""
-    from triton_regressors.exporter import registry
+    from triton_regressors.exporter.lowering import registry
 
     find = registry.find_transform if transforms else registry.find_lowering
     return str(find(estimator, type(estimator).__name__).__module__.rpartition(".")[2])
@@ -445,7 +445,7 @@ def missing(kind: str) -> dict[str, str]:
 
 def _reason_of(name: str, otherwise: str) -> str:
     """Return why a transformer cannot stand before a regressor that is given a matrix of numbers."""
-    from triton_regressors.exporter import registry
+    from triton_regressors.exporter.lowering import registry
 
     cls = dict(all_estimators(type_filter="transformer"))[name]
     refused = registry.refusals().get(registry.qualified_name(cls))

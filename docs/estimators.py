@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triton_regressors.exporter import registry
+from triton_regressors.exporter.lowering import registry
 
 PAGE = Path(__file__).parent / "estimators.md"
 

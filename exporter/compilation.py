@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from triton_regressors.contract import Contract, contract_of
 from triton_regressors.defaults import DEFAULT_REPOSITORY
-from triton_regressors.exporter.oracle import written
-from triton_regressors.exporter.sample import Sample
-from triton_regressors.exporter.verify import Report
+from triton_regressors.describe.contract import Contract, contract_of
+from triton_regressors.exporter.evidence.oracle import written
+from triton_regressors.exporter.evidence.sample import Sample
+from triton_regressors.exporter.evidence.verify import Report
 from triton_regressors.kernels.entry import (
     Document,
     Entry,

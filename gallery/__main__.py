@@ -11,7 +11,7 @@ import typer
 
 from gallery import commands
 from triton_regressors.commands.help import Command, Group
-from triton_regressors.commands.loading import INTERRUPTED
+from triton_regressors.commands.lazy_imports import INTERRUPTED
 from triton_regressors.errors import TritonRegressorsError
 
 ABOUT = """How kernels are made in the Triton language, from the first to attention; without a command, what there is.

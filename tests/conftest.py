@@ -13,7 +13,7 @@ import torch
 from hypothesis import settings
 
 from tests.processes import guard_descendants
-from triton_regressors.clients.numpy1 import NEWEST_PYTHON
+from triton_regressors.clients.server.numpy1 import NEWEST_PYTHON
 
 # With a deadline, each drawn example would depend on the machine's load.
 settings.register_profile("untimed", deadline=None)

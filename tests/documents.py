@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.modules import modules_of
+from triton_regressors.exporter.publish.modules import modules_of
 from triton_regressors.kernels import entry
 from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport, Provenance
 from triton_regressors.kernels.format.inputs import Inputs

@@ -50,8 +50,8 @@ def measured(estimators: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     from threadpoolctl import threadpool_info  # scikit-learn needs it
 
     from tests.kernels.operations import OPERATIONS, inputs_for, run_kernel, run_reference
-    from triton_regressors.exporter.compiler import compile_estimator
-    from triton_regressors.exporter.lowerings.gaussian_process import matern_table
+    from triton_regressors.exporter.compile import compile_estimator
+    from triton_regressors.exporter.estimators.gaussian_process import matern_table
 
     hashes = {f"matern {nu:g}": _hash([matern_table(nu)]) for nu in NUS}
     for name, (estimator, rows) in estimators.items():

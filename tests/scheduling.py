@@ -25,18 +25,18 @@ SPLIT = {
 LONGEST = (
     *("served", "catalogue", "tests/kernels/test_gpu_compile.py", "tests/docs/test_examples.py"),
     *(
-        "tests/clients/compare/test_compare_server.py",
+        "tests/clients/compare/test_compare.py",
         "tests/docker/test_drain.py",
         "tests/benchmarks/served/test_large_exports.py",
     ),
     *("tests/gallery/test_serve.py", "tests/kernels/test_ops.py", "tests/docker/test_probe.py"),
     *("tests/benchmarks/gpu/test_dry_runs.py", "tests/test_distribution.py", "tests/server/test_float32.py"),
-    *("tests/server/test_observer.py", "tests/commands/test_export.py", "tests/clients/test_startup.py"),
-    *("tests/exporter/test_repository.py", "tests/commands/test_serve.py", "tests/gallery/test_kernels.py"),
+    *("tests/server/test_observer.py", "tests/commands/test_export.py", "tests/clients/server/test_startup.py"),
+    *("tests/exporter/publish/test_repository.py", "tests/commands/test_serve.py", "tests/gallery/test_kernels.py"),
     *("tests/clients/test_strings.py", "tests/server/test_text.py", "tests/gallery/test_puzzles.py"),
-    *("tests/scoring/test_score.py", "tests/clients/test_watch.py", "tests/docker/test_docker_server.py"),
+    *("tests/scoring/test_score.py", "tests/clients/server/test_watch.py", "tests/docker/test_docker_server.py"),
     *(
-        "tests/clients/test_server.py",
+        "tests/clients/server/test_triton_server.py",
         "tests/docker/test_warm.py",
         "tests/kernels/ops/neighbors/test_bounds_far_rows.py",
     ),
@@ -46,15 +46,23 @@ LONGEST = (
         "tests/test_processors.py",
     ),
     *(
-        "tests/clients/compare/test_results.py",
+        "tests/clients/compare/report/test_report.py",
         "tests/commands/test_advise.py",
         "tests/benchmarks/served/test_startup.py",
     ),
     *("tests/server/test_intervals.py", "tests/server/test_scoring.py", "tests/benchmarks/cpu/test_gpu_or_cpu.py"),
-    *("tests/exporter/test_properties.py", "tests/exporter/test_float32.py", "tests/scoring/test_load.py"),
-    *("tests/gallery/test_levels_cuda.py", "tests/commands/test_loading.py", "tests/clients/test_admin_key.py"),
+    *("tests/exporter/test_properties.py", "tests/exporter/estimators/test_float32.py", "tests/scoring/test_load.py"),
+    *(
+        "tests/gallery/test_levels_cuda.py",
+        "tests/commands/test_lazy_imports.py",
+        "tests/clients/client/test_admin_key.py",
+    ),
     *("tests/gallery/test_commands.py", "tests/gallery/test_levels_compile.py", "tests/gallery/test_gpu_compile.py"),
-    *("tests/clients/test_dialogue.py", "tests/exporter/test_soundness.py", "tests/exporter/test_registrations.py"),
+    *(
+        "tests/clients/client/test_request_flow.py",
+        "tests/exporter/lowering/test_soundness.py",
+        "tests/exporter/lowering/test_registrations.py",
+    ),
 )
 """Those that take longest, the longest first: one that began last would run alone while other processes have ended.
 

@@ -11,7 +11,7 @@ import pytest
 
 import triton_regressors as tr
 from triton_regressors import extras
-from triton_regressors.exporter.config import ServingOptions
+from triton_regressors.exporter.publish.config import ServingOptions
 
 
 def test_every_name_is_there():

@@ -14,12 +14,12 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import triton_regressors as tr
+from triton_regressors.clients.client.tensors import input_tensors, model_tensors
 from triton_regressors.clients.rows import read_by_row, read_tensors
-from triton_regressors.clients.tensors import input_tensors, model_tensors
 from triton_regressors.commands.model_file import read_rows
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.scoring.columns import Columns
-from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.entry_choice import read_config
 from triton_regressors.scoring.scorer import Scorer
 from triton_regressors.tables import NotNumber, as_frame, beside, column_numbers, is_tabular
 

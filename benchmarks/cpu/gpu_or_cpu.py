@@ -48,8 +48,8 @@ from benchmarks.cpu.libraries import (
 from benchmarks.environment import busy, default_directory, device_name, environment, save
 from benchmarks.models import FAMILIES, SIZES, Model, model
 from benchmarks.timing import Contender, Effort, take_turns
+from triton_regressors.advise.measured_models import shape_of
 from triton_regressors.kernels.engine.runner import Runner
-from triton_regressors.measured import shape_of
 
 BATCH_SIZES = (1, 8, 64, 256, 1024, 4096, 16384, 65536)
 QUICK_BATCH_SIZES = (1, 64, 1024, 16384, 65536)

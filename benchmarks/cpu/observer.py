@@ -30,8 +30,8 @@ from benchmarks.models import model
 from benchmarks.timing import rotated
 from triton_regressors import export
 from triton_regressors.kernels.entry import Entry
-from triton_regressors.scoring.found import read_config
-from triton_regressors.scoring.stand_in import UTILS, Request, utils
+from triton_regressors.scoring.backend_stub import UTILS, Request, utils
+from triton_regressors.scoring.entry_choice import read_config
 
 NAMES = ("ridge", "scaled_forest")
 ROWS = (1, 65_536)

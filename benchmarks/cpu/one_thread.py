@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.checking import demand, error_of_arrays
 from benchmarks.environment import busy, default_directory, save_models
 from benchmarks.timing import QUICK, Contender, Effort, input_count, time_on_host
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.engine.input_check import Allowed
 from triton_regressors.kernels.engine.runner import Runner
 

@@ -40,9 +40,9 @@ from benchmarks.checking import WrongAnswerError
 from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.models import Model, model
 from benchmarks.timing import rotated
-from triton_regressors.clients.installation import find_installation
-from triton_regressors.scoring.ahead import ahead
+from triton_regressors.clients.server.installation import find_installation
 from triton_regressors.scoring.columns import Columns, rows_together
+from triton_regressors.scoring.prefetch import ahead
 from triton_regressors.scoring.scorer import Scorer
 
 MODELS = ("ridge", "linear_large", "polynomial_2", "boosting", "scaled_forest", "neighbors_small")

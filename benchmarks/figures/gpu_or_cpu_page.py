@@ -12,7 +12,7 @@ from benchmarks.cpu.predict import crossover, fastest
 from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.models import FAMILIES
 from triton_regressors import prices
-from triton_regressors.measured import TABLE, small_table
+from triton_regressors.advise.measured_models import TABLE, small_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "worth.md"
 TRITON = "triton"

@@ -37,7 +37,7 @@ from benchmarks.checking import demand, error_of_arrays
 from benchmarks.environment import default_directory, device_name, save_models
 from benchmarks.gpu.families import kernels
 from benchmarks.timing import Contender, Effort, time_on_device, time_on_host
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.engine.runner import Runner
 
 INPUTS = 4

@@ -12,7 +12,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from benchmarks.gpu.workloads import Work, compiled
 from triton_regressors.defaults import DEFAULT_TOLERANCE
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 

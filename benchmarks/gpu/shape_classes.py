@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from benchmarks.gpu.workloads import in_order
-from triton_regressors.exporter.lower import lower
+from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.affine_kernel import affine_narrow_shape, affine_shape

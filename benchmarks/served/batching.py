@@ -27,9 +27,9 @@ from benchmarks.models import Model, model
 from benchmarks.timing import rotated
 from triton_regressors import export
 from triton_regressors.clients.compare.batching import BatchingConfiguration
-from triton_regressors.clients.compare.comparison import Comparison
-from triton_regressors.clients.compare.results import Point
-from triton_regressors.clients.compare.run import GENERATORS, compare
+from triton_regressors.clients.compare.compare import GENERATORS, compare
+from triton_regressors.clients.compare.figures.comparison import Comparison
+from triton_regressors.clients.compare.figures.results import Point
 
 MODELS = ("ridge", "polynomial_2", "boosting", "scaled_forest")
 CLIENTS = (1, 64, 256)

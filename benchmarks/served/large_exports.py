@@ -38,13 +38,13 @@ from benchmarks.checking import WrongAnswerError
 from benchmarks.environment import busy, default_directory, device_name, save
 from benchmarks.served.large_models import FEATURES, MODELS, LargeModel, parts
 from triton_regressors import export
-from triton_regressors.clients.compare.session import FLOOR_SOURCE, floor_config
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.compare.session.session import FLOOR_SOURCE, floor_config
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.defaults import DEFAULT_TOLERANCE
-from triton_regressors.exporter import memory
-from triton_regressors.exporter.loading import load_estimator
+from triton_regressors.exporter.files.loading import load_estimator
+from triton_regressors.exporter.lowering import memory
 from triton_regressors.kernels.format.parity import measure, units
 from triton_regressors.model_config import from_pbtxt
 

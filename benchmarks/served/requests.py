@@ -33,16 +33,16 @@ from benchmarks.environment import busy, default_directory, device_name, save_mo
 from benchmarks.models import Model
 from benchmarks.timing import rotated
 from triton_regressors import export
-from triton_regressors.clients.compare import perf_analyzer
-from triton_regressors.clients.compare.load import Load, LoadGenerator
-from triton_regressors.clients.compare.measure import Settings, measure_load
-from triton_regressors.clients.compare.payloads import CheckedRows, Payloads, Signature
-from triton_regressors.clients.compare.results import Figures
-from triton_regressors.clients.compare.run import GENERATORS
-from triton_regressors.clients.compare.session import FLOOR_SOURCE, floor_config
-from triton_regressors.clients.compare.statistics import ServerCounters
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.compare.compare import GENERATORS
+from triton_regressors.clients.compare.figures import perf_analyzer
+from triton_regressors.clients.compare.figures.measurement import Settings, measure_load
+from triton_regressors.clients.compare.figures.results import Figures
+from triton_regressors.clients.compare.figures.statistics import ServerCounters
+from triton_regressors.clients.compare.load.generator import Load, LoadGenerator
+from triton_regressors.clients.compare.load.payloads import CheckedRows, Payloads, Signature
+from triton_regressors.clients.compare.session.session import FLOOR_SOURCE, floor_config
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 SOURCES = (

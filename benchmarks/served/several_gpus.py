@@ -30,13 +30,13 @@ from benchmarks.models import Model
 from benchmarks.served.requests import QUICK, SOURCES, TOLERANCE, Measure, four_digits, measuring
 from benchmarks.timing import rotated
 from triton_regressors import export
-from triton_regressors.clients.compare.load import Load
-from triton_regressors.clients.compare.measure import Settings
-from triton_regressors.clients.compare.payloads import CheckedRows
-from triton_regressors.clients.compare.run import GENERATORS
-from triton_regressors.clients.compare.session import FLOOR_SOURCE, floor_config
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.compare.compare import GENERATORS
+from triton_regressors.clients.compare.figures.measurement import Settings
+from triton_regressors.clients.compare.load.generator import Load
+from triton_regressors.clients.compare.load.payloads import CheckedRows
+from triton_regressors.clients.compare.session.session import FLOOR_SOURCE, floor_config
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 ON_CPU, ON_GPU = ModelInstanceGroup.KIND_CPU, ModelInstanceGroup.KIND_GPU

@@ -24,9 +24,9 @@ import torch
 from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.models import FAMILIES, SIZES, Model
 from triton_regressors import export
-from triton_regressors.clients.compare.session import FLOOR_SOURCE, floor_config
-from triton_regressors.clients.installation import find_installation, prepare
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.compare.session.session import FLOOR_SOURCE, floor_config
+from triton_regressors.clients.server.installation import find_installation, prepare
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 SOURCES: dict[str, Model] = {family: models[SIZES.index("medium")] for family, (_, models) in FAMILIES.items()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from triton_regressors.exporter.boosters.flat_tables import Table
-from triton_regressors.exporter.tree_nodes import narrow
+from triton_regressors.exporter.lowering.tree_nodes import narrow
 
 DEEPEST = 16
 """The levels of questions that a symmetric tree has at most."""

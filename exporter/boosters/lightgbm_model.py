@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.boosters.parts import joined
-from triton_regressors.exporter.soundness import check_nodes
-from triton_regressors.exporter.tree_nodes import Trees, narrow
+from triton_regressors.exporter.boosters.rounds import joined
+from triton_regressors.exporter.lowering.soundness import check_nodes
+from triton_regressors.exporter.lowering.tree_nodes import Trees, narrow
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 
 NEAR_ZERO = float(np.float32(1e-35))

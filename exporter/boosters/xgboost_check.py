@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.soundness import one_line
+from triton_regressors.exporter.lowering.soundness import one_line
 
 CATEGORIES = 2**24
 """One more than the largest category."""

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.boosters.parts import joined
+from triton_regressors.exporter.boosters.rounds import joined
 from triton_regressors.exporter.boosters.ubjson import parse_ubjson
-from triton_regressors.exporter.tree_nodes import Trees, narrow
+from triton_regressors.exporter.lowering.tree_nodes import Trees, narrow
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 
 LINKS = {

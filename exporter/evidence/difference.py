@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.evidence.oracle import Answers, Oracle, feature_names
+from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.evidence.thresholds import beside
 from triton_regressors.exporter.evidence.ties import errors, tied_rows
-from triton_regressors.exporter.oracle import Answers, Oracle, feature_names
-from triton_regressors.exporter.sample import Sample
-from triton_regressors.exporter.text import is_missing
+from triton_regressors.exporter.lowering.text_columns import is_missing
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs
 from triton_regressors.kernels.format.parity import units

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from triton_regressors.exporter.evidence.oracle import Answers, Oracle
+from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.evidence.ties import errors
-from triton_regressors.exporter.oracle import Answers, Oracle
-from triton_regressors.exporter.sample import Sample
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs
 

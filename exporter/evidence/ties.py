@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.sample import Sample
+from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.engine.program import bind_parameters
 from triton_regressors.kernels.engine.runner import Runner

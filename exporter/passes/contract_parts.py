@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from triton_regressors.exporter.lowering.products import product
 from triton_regressors.exporter.passes.rewriting import SMALL, Scope
-from triton_regressors.exporter.products import product
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.linear.affine import Affine

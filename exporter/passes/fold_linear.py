@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from triton_regressors.exporter.lowering.products import product
 from triton_regressors.exporter.passes.rewriting import SMALL
-from triton_regressors.exporter.products import product
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.linear.affine import Affine

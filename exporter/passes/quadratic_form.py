@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from triton_regressors.exporter.products import product
+from triton_regressors.exporter.lowering.products import product
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.linear.quadratic import Quadratic

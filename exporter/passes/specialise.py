@@ -11,7 +11,7 @@ import dataclasses
 
 import numpy as np
 
-from triton_regressors.exporter.tree_nodes import round_down
+from triton_regressors.exporter.lowering.tree_nodes import round_down
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.float32 import Float32

@@ -28,7 +28,7 @@ from gallery.errors import GalleryError
 from gallery.serving.names import service_of
 from gallery.serving.services import Service
 from triton_regressors import kernels
-from triton_regressors.exporter.repository import TAKEN, staged
+from triton_regressors.exporter.publish.repository import TAKEN, staged
 from triton_regressors.kernels.entry import Entry, versions
 from triton_regressors.kernels.format.digests import file_digests
 from triton_regressors.model_config import from_pbtxt, to_pbtxt

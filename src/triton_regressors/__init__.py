@@ -21,11 +21,12 @@ from triton_regressors.extras import require
 from triton_regressors.version import __version__
 
 if TYPE_CHECKING:
+    from triton_regressors.clients.client.client import AsyncClient, Client
     from triton_regressors.clients.compare.batching import BatchingConfiguration
-    from triton_regressors.clients.compare.comparison import Comparison, IncompleteComparison
+    from triton_regressors.clients.compare.compare import compare
     from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
-    from triton_regressors.clients.compare.report import write_report
-    from triton_regressors.clients.compare.run import compare
+    from triton_regressors.clients.compare.figures.comparison import Comparison, IncompleteComparison
+    from triton_regressors.clients.compare.report.report import write_report
     from triton_regressors.clients.errors import (
         InferenceError,
         InvalidRequest,
@@ -37,19 +38,18 @@ if TYPE_CHECKING:
         ServerFault,
         ServerUnavailable,
     )
-    from triton_regressors.clients.infer import AsyncClient, Client
-    from triton_regressors.clients.server import TritonServer
+    from triton_regressors.clients.server.triton_server import TritonServer
     from triton_regressors.clients.verify import Verification, verify
     from triton_regressors.errors import RegistryError
     from triton_regressors.exporter.compilation import Export
-    from triton_regressors.exporter.compiler import export
+    from triton_regressors.exporter.compile import export
     from triton_regressors.exporter.errors import ExportError
-    from triton_regressors.exporter.loading import load_estimator
-    from triton_regressors.exporter.registry import answers, lowers, lowers_inverse, lowers_transform
-    from triton_regressors.registry import log_entry
+    from triton_regressors.exporter.files.loading import load_estimator
+    from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform
+    from triton_regressors.mlflow.model_registry import log_entry
     from triton_regressors.scoring.errors import ScoringError
-    from triton_regressors.scoring.loaded import Model, load
-    from triton_regressors.scoring.run import Score, score
+    from triton_regressors.scoring.file_scoring import Score, score
+    from triton_regressors.scoring.loaded_model import Model, load
 
 __all__ = [
     "AsyncClient",

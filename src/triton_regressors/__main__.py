@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from triton_regressors.commands.loading import INTERRUPTED, loading
+from triton_regressors.commands.lazy_imports import INTERRUPTED, loading
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.version import __version__
 
@@ -28,7 +28,7 @@ def make_app() -> Any:
     from triton_regressors.commands.describe import describe
     from triton_regressors.commands.export import export
     from triton_regressors.commands.help import Command, Group
-    from triton_regressors.commands.query import predict, verify
+    from triton_regressors.commands.predict import predict, verify
     from triton_regressors.commands.score import score
     from triton_regressors.commands.serve import serve
 

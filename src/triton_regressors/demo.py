@@ -39,7 +39,7 @@ from triton_regressors import (
     verify,
     write_report,
 )
-from triton_regressors.clients.compare.report import rich_table
+from triton_regressors.clients.compare.report.report import rich_table
 
 CONFIGURATIONS = (
     BatchingConfiguration("none", dynamic_batching=False, instances=1),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.servers import triton_server
-from triton_regressors.clients.infer import AsyncClient, Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import AsyncClient, Client
+from triton_regressors.clients.server.triton_server import TritonServer
 
 # y = 2 · (x₀ + x₁ + x₂), std = |x₀|. A negative x₀ is an invalid row, x₀ = 100 an error of the model's own, and
 # x₀ = 200 an answer that takes x₁ seconds.

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.clients.client.tensors import input_tensors, model_tensors
 from triton_regressors.clients.errors import InvalidRequest, RowsError
 from triton_regressors.clients.rows import read_tensors
-from triton_regressors.clients.tensors import input_tensors, model_tensors
 
 ROWS = np.array([[1, 2.5, -3], [4, 5, 6e-3]], np.float32)
 

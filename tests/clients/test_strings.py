@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from tests import documents
 from tests.servers import triton_server
 from triton_regressors.clients import errors
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.compare.batching import BatchingConfiguration
+from triton_regressors.clients.compare.compare import compare
 from triton_regressors.clients.compare.errors import ComparisonError
-from triton_regressors.clients.compare.run import compare
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.commands import query
+from triton_regressors.commands import predict as query
 from triton_regressors.kernels.format.inputs import Inputs, TextInput
 
 pytestmark = pytest.mark.server

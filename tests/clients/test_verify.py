@@ -11,11 +11,11 @@ from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
 from tests import documents
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import ModelNotFound, RowsError, ServerError
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
-from triton_regressors.commands import query
+from triton_regressors.commands import predict as query
 from triton_regressors.commands.serve import serve
 from triton_regressors.exporter.compilation import Export
 from triton_regressors.kernels.entry import Entry, sealed

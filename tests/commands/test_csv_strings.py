@@ -16,7 +16,7 @@ from triton_regressors.__main__ import main
 from triton_regressors.clients.rows import read_tensors
 from triton_regressors.commands.model_file import read_rows
 from triton_regressors.kernels.entry import read_document
-from triton_regressors.scoring.found import read_config
+from triton_regressors.scoring.entry_choice import read_config
 
 RANDOM = np.random.default_rng(0)
 ROWS = pd.DataFrame({"area": RANDOM.normal(80, 20, 90), "city": RANDOM.choice(["Bonn", "Ulm", None], 90)})

@@ -15,17 +15,17 @@ import yaml
 from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
-from tests.clients.compare.test_threshold import queued
+from tests.clients.compare.figures.test_threshold import queued
 from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.__main__ import make_app
 from triton_regressors.clients.compare.batching import BatchingConfiguration
-from triton_regressors.clients.compare.comparison import Comparison
-from triton_regressors.clients.compare.load import Load
-from triton_regressors.clients.compare.report import as_json
-from triton_regressors.clients.compare.results import Point
-from triton_regressors.commands.serving_memory import Resident, ServingMemory, family, measure, resident
-from triton_regressors.deployment import DOCKER, resources_of, service_name
+from triton_regressors.clients.compare.figures.comparison import Comparison
+from triton_regressors.clients.compare.figures.results import Point
+from triton_regressors.clients.compare.load.generator import Load
+from triton_regressors.clients.compare.report.report import as_json
+from triton_regressors.deploy.manifests import DOCKER, resources_of, service_name
+from triton_regressors.deploy.server_memory import Resident, ServingMemory, family, measure, resident
 from triton_regressors.errors import TritonRegressorsError
 
 CONFIG = 'name: "{name}" backend: "python" max_batch_size: 8 instance_group [ {{ kind: {kind} count: {count} }} ]'

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from tests.clients.conftest import MODEL
 from tests.processes import running
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InvalidRequest, ServerError
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server_log import gpu_is_visible
+from triton_regressors.clients.server.server_log import gpu_is_visible
 
 pytestmark = pytest.mark.server
 WriteModel = Callable[..., Path]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from triton_regressors.deployed_files import write
-from triton_regressors.deployment import Scaling, manifests, resources_of
+from triton_regressors.deploy.manifests import Scaling, manifests, resources_of
+from triton_regressors.deploy.output_directory import write
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.waiting import PATIENCE_S, wait_for
-from triton_regressors.clients.installation import find_installation, prepare
+from triton_regressors.clients.server.installation import find_installation, prepare
 
 
 @dataclass(frozen=True)

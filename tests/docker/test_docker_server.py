@@ -28,7 +28,7 @@ from tritonclient.utils import InferenceServerException
 from tests.processes import processes_with
 from tests.waiting import PATIENCE_S, wait_for
 from triton_regressors import export
-from triton_regressors.clients.installation import find_installation, prepare
+from triton_regressors.clients.server.installation import find_installation, prepare
 
 pytestmark = pytest.mark.server
 
@@ -219,7 +219,7 @@ def test_management_over_grpc_needs_the_key(server: Server) -> None:
 
 
 def test_no_process_shows_the_key(server: Server) -> None:
-    """Every user of the host can read command lines. Keys from before the start: tests/clients/test_admin_key.py."""
+    """Every user of the host can read command lines. Keys from before the start: tests/clients/client/test_admin_key.py."""
     shown = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from triton_regressors.deployment import IMAGE
+from triton_regressors.deploy.manifests import IMAGE
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 KUBERNETES = DOCKER / "kubernetes"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from triton_regressors.clients.installation import Runtime, find_installation, prepare
+from triton_regressors.clients.server.installation import Runtime, find_installation, prepare
 
 pytestmark = pytest.mark.server
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.exporter.cases import CASES, Case
 from triton_regressors.exporter.compilation import Compilation
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 
 
 def compiled(case: Case) -> Compilation:

@@ -8,11 +8,11 @@ import pytest
 from tests.exporter.cases import CASES, Case
 from tests.exporter.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.optimise import fuse
+from triton_regressors.exporter.compile import compile_estimator
+from triton_regressors.exporter.lowering.registry import lowerings, qualified_name
 from triton_regressors.exporter.passes.cost import cost
+from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.exporter.passes.precision import EXACT
-from triton_regressors.exporter.registry import lowerings, qualified_name
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.parity import Parity, measure, units
 from triton_regressors.kernels.ops.linear.affine import Affine

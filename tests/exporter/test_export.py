@@ -20,9 +20,9 @@ from tests.exporter.cases import CASES
 from tests.exporter.conftest import Snapshot
 from tests.exporter.data import as_frame, diabetes, linnerud
 from triton_regressors import ExportError, export, lowers
-from triton_regressors.exporter import repository as repositories
-from triton_regressors.exporter.modules import modules_of
-from triton_regressors.exporter.registry import _LOWERINGS
+from triton_regressors.exporter.lowering.registry import _LOWERINGS
+from triton_regressors.exporter.publish import repository as repositories
+from triton_regressors.exporter.publish.modules import modules_of
 from triton_regressors.kernels import entry as entry_module
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document

@@ -31,7 +31,7 @@ from sklearn.utils import get_tags
 
 from tests.exporter import drawn
 from triton_regressors import ExportError
-from triton_regressors.exporter.compiler import Compilation, compile_estimator
+from triton_regressors.exporter.compile import Compilation, compile_estimator
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.parity import measure, units
 

@@ -30,9 +30,9 @@ from gallery.serving.services import SERVICES
 from tests.processes import running
 from tests.servers import triton_server
 from tests.waiting import wait_for
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import ServerFault
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.digests import file_digests
 
 pytestmark = pytest.mark.server

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.neighbors import BallTree, KDTree
 
-from triton_regressors.exporter.search_tree import as_search_tree
+from triton_regressors.exporter.estimators.search_tree import as_search_tree
 from triton_regressors.kernels.ops.neighbors.barycenter import Barycenter
 from triton_regressors.kernels.ops.neighbors.distances import BOOLEAN_METRICS, METRICS
 from triton_regressors.kernels.ops.neighbors.min_plus import MinPlus

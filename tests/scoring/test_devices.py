@@ -15,8 +15,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput
 
 import triton_regressors as tr
 from triton_regressors.scoring import columns
-from triton_regressors.scoring.found import VISIBLE, visible_gpus
-from triton_regressors.scoring.model import rows_at_once
+from triton_regressors.scoring.entry_choice import VISIBLE, visible_gpus
+from triton_regressors.scoring.model_instance import rows_at_once
 from triton_regressors.scoring.scorer import Scorer
 from triton_regressors.scoring.workers import ray_has_gpus, take_gpu
 

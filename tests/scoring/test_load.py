@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import triton_regressors as tr
-from triton_regressors.scoring.model import _loaded
+from triton_regressors.scoring.model_instance import _loaded
 
 NAMES = ["age", "bmi", "bp"]
 GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)

@@ -9,8 +9,8 @@ import pytest
 from tests.server.models import Model, models
 from tests.servers import triton_server
 from tests.waiting import wait_for
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.parity import measure
 
 CheckAnswers = Callable[[Model, np.ndarray, dict[str, np.ndarray]], None]

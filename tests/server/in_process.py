@@ -14,7 +14,7 @@ import torch
 from google.protobuf.json_format import MessageToDict
 
 from triton_regressors.model_config import from_pbtxt
-from triton_regressors.scoring.stand_in import Tensor, utils
+from triton_regressors.scoring.backend_stub import Tensor, utils
 
 
 @contextmanager

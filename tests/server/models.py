@@ -15,9 +15,9 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from tests.documents import document_of
 from triton_regressors import export
-from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.config import ServingOptions
-from triton_regressors.exporter.repository import publish
+from triton_regressors.exporter.compile import compile_estimator
+from triton_regressors.exporter.publish.config import ServingOptions
+from triton_regressors.exporter.publish.repository import publish
 from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.format.parity import units
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step

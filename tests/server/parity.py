@@ -32,9 +32,9 @@ from tests.kernels.operations import run_plan
 from tests.server.rentals import MODELS
 from tests.servers import triton_server
 from triton_regressors import export
-from triton_regressors.clients.infer import Client
-from triton_regressors.exporter.config import ServingOptions
-from triton_regressors.exporter.repository import publish
+from triton_regressors.clients.client.client import Client
+from triton_regressors.exporter.publish.config import ServingOptions
+from triton_regressors.exporter.publish.repository import publish
 from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.parity import measure, units

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.clients.server import TritonServer
-from triton_regressors.contract import contract_of
+from triton_regressors.clients.server.triton_server import TritonServer
+from triton_regressors.describe.contract import contract_of
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from triton_regressors.clients.client.client import AsyncClient, Client
 from triton_regressors.clients.errors import (
     InferenceError,
     InvalidRequest,
@@ -33,8 +34,7 @@ from triton_regressors.clients.errors import (
     RequestTimeout,
     ServerUnavailable,
 )
-from triton_regressors.clients.infer import AsyncClient, Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.parity import measure
 
 MODELS = ("ridge", "bayes", "poly")

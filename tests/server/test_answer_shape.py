@@ -17,8 +17,8 @@ import triton_regressors as tr
 from tests.server.conftest import Unload
 from tests.server.models import rows
 from triton_regressors.__main__ import make_app
-from triton_regressors.clients.infer import AsyncClient, Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import AsyncClient, Client
+from triton_regressors.clients.server.triton_server import TritonServer
 
 pytestmark = pytest.mark.server
 

@@ -12,8 +12,8 @@ import pytest
 from tests.server.conftest import Unload
 from tests.server.models import KERNELS, MAX_ROWS, export_families, models, rows
 from tests.waiting import wait_for
-from triton_regressors.clients.infer import AsyncClient, Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import AsyncClient, Client
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.parity import measure
 
 pytestmark = pytest.mark.server

@@ -12,7 +12,7 @@ from tests.server import soak
 from tests.server.models import models
 from tests.servers import triton_server
 from tests.waiting import wait_for
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 
 pytestmark = pytest.mark.server
 

@@ -20,9 +20,9 @@ from tritonclient.grpc import model_config_pb2
 from tests.server.conftest import CheckAnswers
 from tests.server.in_process import loaded
 from tests.server.models import models, rows
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import ServerFault
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.entry import GOLDEN, PLAN, WEIGHTS, read_document, write_document
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 

@@ -16,9 +16,9 @@ from tests.server.conftest import CheckAnswers
 from tests.server.models import FEATURES, MAX_ROWS, models, rows
 from tests.server.snippets import run_snippets
 from tests.waiting import wait_for
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.columns_digest import columns_digest
 
 pytestmark = pytest.mark.server

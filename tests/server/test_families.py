@@ -18,8 +18,8 @@ from tests.exporter.cases import CASES
 from tests.server.parity import take
 from tests.servers import triton_server
 from triton_regressors import export
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.parity import measure, units
 
 pytestmark = [pytest.mark.server, pytest.mark.gpu]

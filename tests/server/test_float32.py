@@ -13,11 +13,11 @@ from tests.exporter.cases_float32 import FITTED, FLOAT32, holed, mixed, numbers
 from tests.server.conftest import Unload
 from tests.server.models import MAX_ROWS
 from triton_regressors import export
-from triton_regressors.clients.infer import Client
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.verify import verify
-from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.config import ServingOptions
-from triton_regressors.exporter.repository import publish
+from triton_regressors.exporter.compile import compile_estimator
+from triton_regressors.exporter.publish.config import ServingOptions
+from triton_regressors.exporter.publish.repository import publish
 from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.format.parity import measure, units
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step

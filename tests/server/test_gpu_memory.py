@@ -12,9 +12,9 @@ from tritonclient.utils import InferenceServerException
 
 from tests.server.conftest import Unload
 from tests.server.models import Model, models, rows
-from triton_regressors.clients.admin_key import key_headers
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.admin_key import key_headers
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.server.triton_server import TritonServer
 
 pytestmark = [pytest.mark.server, pytest.mark.gpu]
 

@@ -15,9 +15,9 @@ from tests.documents import golden_of
 from tests.server.conftest import Unload
 from tests.server.rentals import MEASURES, MODELS, beside, rentals
 from triton_regressors import export
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.kernels.format.parity import measure, units
 

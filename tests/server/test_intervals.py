@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 from tests.server.conftest import Unload
 from tests.server.models import models, rows
 from triton_regressors import export
-from triton_regressors.clients.infer import Client
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.verify import verify
 
 pytestmark = pytest.mark.server

@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 from tests.server.conftest import CheckAnswers
 from tests.server.models import KERNELS, models, rows
 from tests.servers import triton_server
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.server.triton_server import TritonServer
 
 pytestmark = pytest.mark.server
 

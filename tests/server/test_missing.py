@@ -18,9 +18,9 @@ from tests.exporter.data import small
 from tests.server.snippets import run_snippets
 from tests.servers import triton_server
 from triton_regressors import export
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
 
 X, y = small()

@@ -20,9 +20,9 @@ from tests.server.in_process import loaded
 from tests.server.models import models, rows
 from tests.waiting import wait_for
 from triton_regressors import export
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.row_profile import read_profile
 
 NAME = "bayes_observed"

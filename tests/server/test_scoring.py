@@ -20,7 +20,7 @@ from sklearn.svm import SVR
 import triton_regressors as tr
 from tests.server.conftest import Unload
 from tests.server.models import FEATURES, rows
-from triton_regressors.clients.infer import Client
+from triton_regressors.clients.client.client import Client
 
 pytestmark = pytest.mark.server
 

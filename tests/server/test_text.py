@@ -25,9 +25,9 @@ from tests.exporter.cases import CASES
 from tests.server.snippets import run_snippets
 from tests.servers import triton_server
 from triton_regressors import export
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer
+from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
 
 pytestmark = pytest.mark.server

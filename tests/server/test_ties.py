@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from tests.server.conftest import Unload
 from tests.server.models import KERNELS
 from triton_regressors import export
-from triton_regressors.clients.infer import Client
+from triton_regressors.clients.client.client import Client
 
 pytestmark = pytest.mark.server
 

@@ -20,9 +20,9 @@ from tests.server.models import FEATURES, ROUNDING, ridge, rows
 from tests.servers import triton_server
 from tests.waiting import PATIENCE_S, wait_for
 from triton_regressors import export
+from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InferenceError
-from triton_regressors.clients.infer import Client
-from triton_regressors.clients.server import TritonServer, readable_log_line
+from triton_regressors.clients.server.triton_server import TritonServer, readable_log_line
 from triton_regressors.kernels.entry import find_entry
 from triton_regressors.kernels.format.parity import measure, units
 

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.text import Text
 
 from triton_regressors.commands.connection import ProtocolName, entry_names
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
-    from triton_regressors.clients.compare.results import Point
+    from triton_regressors.clients.compare.figures.results import Point
 
 
 _COMPARED, _LOAD, _SERVER = "What is compared", "The load", "The server"
@@ -222,11 +222,11 @@ def compare(
         require("serve", "The Triton server that `compare` starts without --url")
     with loading():
         from triton_regressors.clients.compare.batching import read_configurations
-        from triton_regressors.clients.compare.comparison import IncompleteComparison
+        from triton_regressors.clients.compare.compare import compare as run
         from triton_regressors.clients.compare.errors import ComparisonError
-        from triton_regressors.clients.compare.report import TABLE_WIDTH, rich_table, write_report
-        from triton_regressors.clients.compare.run import compare as run
-        from triton_regressors.clients.compare.signals import interrupting
+        from triton_regressors.clients.compare.figures.comparison import IncompleteComparison
+        from triton_regressors.clients.compare.report.report import TABLE_WIDTH, rich_table, write_report
+        from triton_regressors.clients.compare.session.signals import interrupting
     console = Console()
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)
@@ -314,8 +314,8 @@ def _check_writable(directory: Path) -> None:
 def _apply(best: Point, config_file: Path, name: str, url: str | None, http_url: str | None, console: Console) -> None:
     """Write the recommendation into the file, and make a running server read it."""
     with loading():
+        from triton_regressors.clients.client.client import Client
         from triton_regressors.clients.compare.batching import write_batching
-        from triton_regressors.clients.infer import Client
     write_batching(config_file, best.configuration)
     console.print(Text(f"Wrote {best.configuration.label!r} into {config_file}."), soft_wrap=True)
     if url is not None or http_url is not None:

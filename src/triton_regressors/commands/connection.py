@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 
 if TYPE_CHECKING:
-    from triton_regressors.clients.infer import Client
+    from triton_regressors.clients.client.client import Client
 
 
 class ProtocolName(str, Enum):
@@ -41,5 +41,5 @@ def entry_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def connect(url: str | None, protocol: ProtocolName) -> Client:
     """Return a client of the server at `url`, by default at the protocol's usual port on this machine."""
     with loading():
-        from triton_regressors.clients.infer import Client
+        from triton_regressors.clients.client.client import Client
     return Client(url or _DEFAULT_URLS[protocol], "grpc" if protocol is ProtocolName.grpc else "http")

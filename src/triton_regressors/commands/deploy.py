@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.text import Text
 
 from triton_regressors.commands.connection import entry_names
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
-    from triton_regressors.deployment import Number, Resources, Scaling
+    from triton_regressors.deploy.manifests import Number, Resources, Scaling
 
 _WHERE, _SIZE, _SCALING = "Where it runs", "How large a replica is", "Scaling"
 SHARE = 0.8
@@ -170,8 +170,8 @@ def deploy(
     """
     with loading():
         from triton_regressors import deployment
-        from triton_regressors.clients.entries import read_config
-        from triton_regressors.deployed_files import write
+        from triton_regressors.clients.server.entries import read_config
+        from triton_regressors.deploy.output_directory import write
     directory = output or Path(f"deploy-{name}")
     configs = _configs(repository, name, read_config)
     if platform is not Platform.compose:
@@ -247,8 +247,8 @@ def _configs(repository: Path, name: str, read_config: Any) -> dict[str, Any]:
 def _device(configs: dict[str, Any], device: Device | None, report: Path) -> tuple[bool, str]:
     """Return whether replicas have a GPU, and the source of this decision."""
     with loading():
-        from triton_regressors.clients.compare.threshold import read_processors
-        from triton_regressors.deployment import needs_gpu, uses_gpu
+        from triton_regressors.clients.compare.figures.threshold import read_processors
+        from triton_regressors.deploy.manifests import needs_gpu, uses_gpu
     fixed = [name for name, config in configs.items() if needs_gpu(config)]
     if device is Device.cpu and fixed:
         raise TritonRegressorsError(f"--device cpu: config.pbtxt of {fixed[0]!r} has instances on a GPU (KIND_GPU).")
@@ -285,7 +285,7 @@ def _scaling(
     """
     with loading():
         from triton_regressors import deployment
-        from triton_regressors.clients.compare.threshold import read_capacity
+        from triton_regressors.clients.compare.figures.threshold import read_capacity
     of_rate, of_queue = deployment.THRESHOLDS
     if requests_per_s is not None:
         if not 0 < requests_per_s < float("inf"):
@@ -322,7 +322,7 @@ def _resources(
     """Return a replica's resources, and add their sources to the numbers."""
     with loading():
         from triton_regressors import deployment
-        from triton_regressors.commands import serving_memory
+        from triton_regressors.deploy import server_memory
     instances = sum(map(deployment.instances_of, configs.values()))
     several = f"{instances} instance{'s' * (instances != 1)} in config.pbtxt of {', '.join(configs)}"
     if memory_mib is not None:
@@ -331,7 +331,7 @@ def _resources(
     else:
         require("serve", "The Triton server whose memory is measured (--memory-mib gives it instead)")
         with Console(stderr=True).status("measuring the memory of a Triton server with the repository"):
-            found = serving_memory.measure(repository)
+            found = server_memory.measure(repository)
         assumed = gpu and not found.gpu
         used = found.total(deployment.GPU_PROCESS_MIB * deployment.MIB if assumed else 0)
         source = (
@@ -367,7 +367,7 @@ def _report(
     platform: Platform, directory: Path, numbers: list[Number], scaling: Scaling | None, gpu: bool, storage: str
 ) -> None:
     """Print the written directory, the source of each number, and the next commands."""
-    from triton_regressors.deployment import Number
+    from triton_regressors.deploy.manifests import Number
 
     console = Console(highlight=False)
     console.print(Text(f"Wrote {directory}."), soft_wrap=True)

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
     Import,
     InputOption,
@@ -94,7 +94,7 @@ def describe(
         triton-regressors describe diabetes.skops --advise
     """
     with loading():
-        from triton_regressors.contract import contract_of
+        from triton_regressors.describe.contract import contract_of
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.kernels.entry import read_document, read_golden
         from triton_regressors.kernels.format.errors import PlanError
@@ -117,7 +117,7 @@ def describe(
     if entry is None:
         require("export", "Describing a model")
         with loading():
-            from triton_regressors.exporter.compiler import compile_estimator
+            from triton_regressors.exporter.compile import compile_estimator
         estimator, rows = read_model(
             what,
             sample,
@@ -133,7 +133,7 @@ def describe(
     if advise:
         require("serve", "Timing a model")
         with loading():
-            from triton_regressors.commands.advise import advice_on_entry, advice_on_model
+            from triton_regressors.advise.trial import advice_on_entry, advice_on_model
         prices = (gpu_price, cpu_price)
         try:
             advice = (
@@ -153,7 +153,7 @@ def describe(
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # only code, to be copied, is too long for the terminal
     if entry is not None and gpu_memory:
-        from triton_regressors.commands.gpu_memory import measure
+        from triton_regressors.describe.gpu_memory import measure
 
         console.print(measure(entry.version_directory, GPU_MEMORY_ROWS).text(), soft_wrap=True)
     if passes:

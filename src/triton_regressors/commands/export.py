@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
     READING,
     VERIFIED,
@@ -28,7 +28,7 @@ from triton_regressors.commands.model_file import (
     read_calibration,
     read_rows,
 )
-from triton_regressors.commands.registered import (
+from triton_regressors.commands.model_source import (
     naming_optional_columns,
     optional_columns,
     read_named,
@@ -216,9 +216,9 @@ def export(
     """
     require("export", "Exporting a model")
     with loading():
-        from triton_regressors.exporter.compiler import export as export_estimator
+        from triton_regressors.exporter.compile import export as export_estimator
         from triton_regressors.exporter.errors import ExportError
-        from triton_regressors.registry import is_model_uri
+        from triton_regressors.mlflow.model_registry import is_model_uri
     if target and calibrate is None:
         raise ExportError("--target goes with --calibrate.")
     if (lower is None) != (upper is None) or (lower is not None and calibrate is None):

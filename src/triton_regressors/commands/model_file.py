@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from triton_regressors.commands.loading import import_modules, loading
+from triton_regressors.commands.lazy_imports import import_modules, loading
 
 WHAT, VERIFIED, READING = "What is exported", "How it is verified", "Reading the file"
 
@@ -102,7 +102,7 @@ def read_model(
     Columns that the estimator reads as strings keep the file's text unchanged.
     """
     with loading():
-        from triton_regressors.exporter.loading import load_estimator
+        from triton_regressors.exporter.files.loading import load_estimator
     import_modules(imported)
     estimator = load_estimator(
         path,
@@ -121,8 +121,8 @@ def read_rows(path: Path, estimator: Any) -> Any:
     """
     with loading():
         from triton_regressors.clients.rows import read_table
-        from triton_regressors.exporter.lower import string_columns
-        from triton_regressors.exporter.oracle import feature_names
+        from triton_regressors.exporter.evidence.oracle import feature_names
+        from triton_regressors.exporter.lowering.lower import string_columns
     names = feature_names(estimator)
     return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
 
@@ -138,7 +138,7 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
-        from triton_regressors.exporter.oracle import feature_names
+        from triton_regressors.exporter.evidence.oracle import feature_names
         from triton_regressors.tables import in_words
     names, table = feature_names(estimator), read_rows(path, estimator)
     named = hasattr(table, "columns") and all(isinstance(name, str) for name in table.columns)

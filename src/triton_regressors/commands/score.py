@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.text import Text
 
 from triton_regressors.commands.connection import entry_names
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
-    from triton_regressors.scoring.run import Score
+    from triton_regressors.scoring.file_scoring import Score
 
 _WHAT, _HOW, _AGAIN = "What is written", "Where it runs", "An earlier run"
 SHOWN = 3
@@ -126,7 +126,7 @@ def score(
     """
     require("score", "`score`")
     with loading():
-        from triton_regressors.scoring.run import score as run
+        from triton_regressors.scoring.file_scoring import score as run
     notes = Console(stderr=True)
     places = (repository / name, Path(name))
     directory = next((place for place in places if place.is_dir()), places[0])

@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from triton_regressors.commands.loading import loading
+from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
-    from triton_regressors.clients.server import TritonServer
+    from triton_regressors.clients.server.triton_server import TritonServer
 
 _TICK_S = 0.2  # the interval between checks of the server
 _RESTARTS = 5  # in succession
@@ -62,8 +62,8 @@ def serve(
         require("serve", "What `serve` runs")
     with loading():
         from triton_regressors.clients.errors import ServerError
-        from triton_regressors.clients.server import TritonServer
-        from triton_regressors.clients.server_log import gpu_is_visible, means_nothing
+        from triton_regressors.clients.server.server_log import gpu_is_visible, means_nothing
+        from triton_regressors.clients.server.triton_server import TritonServer
     console, log = Console(), Console(stderr=True)
     has_gpu = gpu_is_visible()
     starting = log.status("")  # only on a terminal
@@ -155,7 +155,7 @@ def _progress(server: TritonServer) -> str:
 
 
 def _readable(line: str) -> Text:
-    from triton_regressors.clients.server_log import readable_log_line
+    from triton_regressors.clients.server.server_log import readable_log_line
 
     at, level, message = readable_log_line(line)
     if not level:
@@ -168,7 +168,7 @@ def _endpoints(server: TritonServer, directory: Path) -> Table:
     for heading in ("model", "version", "state"):
         table.add_column(heading)
     with loading():
-        from triton_regressors.clients.infer import Client
+        from triton_regressors.clients.client.client import Client
     with Client(server.grpc_url) as client:
         models = client.index()
     for model in models:
@@ -185,7 +185,7 @@ def _endpoints(server: TritonServer, directory: Path) -> Table:
 
 def _how_to_load(server: TritonServer) -> Text:
     with loading():
-        from triton_regressors.clients.admin_key import VARIABLE
+        from triton_regressors.clients.client.admin_key import VARIABLE
     if server.closed:
         return Text(f"While this server runs, models cannot be loaded, unloaded or compared: {server.closed}.")
     if os.environ.get(VARIABLE):

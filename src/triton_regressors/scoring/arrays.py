@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from triton_regressors.clients.client.tensors import InputTensor, check_shape
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.tensors import InputTensor, check_shape
 from triton_regressors.scoring.columns import check_tensors
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from triton_regressors.clients.client.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 from triton_regressors.clients.errors import InvalidRequest
-from triton_regressors.clients.tensors import DTYPES, InputTensor, Tensors, as_frame, model_tensors
 
 MOST_ROWS, MOST_NUMBERS = 2**16, 2**23
 """The limits, in rows and in numbers, on the rows that are read, converted and given to a GPU at once."""

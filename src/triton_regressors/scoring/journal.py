@@ -16,7 +16,7 @@ from typing import Any
 
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part
-from triton_regressors.scoring.parts import part_file, writing
+from triton_regressors.scoring.part_scoring import part_file, writing
 
 JOURNAL = "journal.json"
 SAME = {

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import SUFFIXES, Source
-from triton_regressors.scoring.parts import GROUP_ROWS, writing
+from triton_regressors.scoring.part_scoring import GROUP_ROWS, writing
 
 
 def check_output(output: Path, given: Sequence[Any], files: Sequence[str]) -> None:

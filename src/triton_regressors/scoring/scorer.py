@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from triton_regressors.clients.client.parts import Part, renumbered
+from triton_regressors.clients.client.tensors import Tensors, row_count, take
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
-from triton_regressors.clients.parts import Part, renumbered
-from triton_regressors.clients.tensors import Tensors, row_count, take
 from triton_regressors.scoring.columns import Columns
 from triton_regressors.scoring.errors import ScoringError
-from triton_regressors.scoring.loaded import Answers, Model
+from triton_regressors.scoring.loaded_model import Answers, Model
 from triton_regressors.tables import in_words, is_table
 
 GROUPS = 64

@@ -12,10 +12,10 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import astuple
 from typing import Any
 
+from triton_regressors.scoring.entry_choice import VISIBLE
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.files import Part, Source
-from triton_regressors.scoring.found import VISIBLE
-from triton_regressors.scoring.parts import Job, Outcome, score_part
+from triton_regressors.scoring.part_scoring import Job, Outcome, score_part
 
 Task = tuple[Source, Part]
 

@@ -15,7 +15,7 @@ from benchmarks.figures.plots import draw
 from benchmarks.models import FAMILIES, SIZES, model
 from benchmarks.timing import Contender
 from triton_regressors import prices
-from triton_regressors.measured import shape_of
+from triton_regressors.advise.measured_models import shape_of
 
 
 def timing(median_us):

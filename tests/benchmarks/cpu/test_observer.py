@@ -10,7 +10,7 @@ import torch
 from benchmarks.cpu import observer
 from benchmarks.figures import tables
 from triton_regressors.kernels.serving.observer import MOST_ROWS
-from triton_regressors.scoring.stand_in import UTILS
+from triton_regressors.scoring.backend_stub import UTILS
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from benchmarks import run
 from benchmarks.checking import WrongAnswerError
 from benchmarks.figures import tables
 from benchmarks.served import large_exports, large_models
-from triton_regressors.exporter.lower import lower
+from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.kernels.ops.trees.nodes import depths
 
 FOREST, SVR = large_models.MODELS[:2]

@@ -6,7 +6,7 @@ from benchmarks.figures import tables
 from benchmarks.served import requests
 from benchmarks.served.requests import LOADS, NOTHING, OURS, READING, SKLEARN
 from tests.servers import triton_server
-from triton_regressors.clients.compare.measure import Settings
+from triton_regressors.clients.compare.figures.measurement import Settings
 
 FIGURES = {"requests_per_s": 9000.0, "rows_per_s": 9000.0, "p50_ms": 1.5, "p99_ms": 2.0, "stable": True}
 

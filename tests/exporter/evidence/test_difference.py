@@ -15,7 +15,7 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder
 
 from triton_regressors import ExportError, export, lowers
 from triton_regressors.exporter.evidence import difference
-from triton_regressors.exporter.registry import _LOWERINGS
+from triton_regressors.exporter.lowering.registry import _LOWERINGS
 
 ROWS = 200
 rng = np.random.default_rng(0)

@@ -8,10 +8,10 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
+from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.thresholds import beside, on_thresholds
-from triton_regressors.exporter.lower import lower
-from triton_regressors.exporter.oracle import Oracle
+from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.kernels.format.parity import units
 
 BOOSTER = HistGradientBoostingRegressor(max_iter=30, random_state=0)

@@ -14,10 +14,10 @@ from sklearn.preprocessing import StandardScaler
 
 from tests.documents import golden_of
 from triton_regressors import ExportError, export, load, lowers
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
+from triton_regressors.exporter.estimators.neighbors import lower_k_neighbors
 from triton_regressors.exporter.evidence.ties import tied_rows
-from triton_regressors.exporter.lowerings.neighbors import lower_k_neighbors
-from triton_regressors.exporter.registry import _LOWERINGS
+from triton_regressors.exporter.lowering.registry import _LOWERINGS
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors

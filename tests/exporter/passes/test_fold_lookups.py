@@ -9,9 +9,9 @@ from sklearn.preprocessing import OneHotEncoder
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_lookup import lookup
 from tests.kernels.ops.columns.test_lookup import numbers
-from triton_regressors.exporter.compiler import compile_estimator
-from triton_regressors.exporter.optimise import fuse
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.passes.fold_lookups import MANY_KEYS, look_up_at_once
+from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.exporter.passes.rewriting import of_pairs
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate

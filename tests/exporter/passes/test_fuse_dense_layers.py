@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tests.kernels.operations import run_plan
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.passes.fuse_dense_layers import MAX_TARGETS, MAX_WIDTH, fuse_dense_layers
 from triton_regressors.exporter.passes.precision import choose_precision
 from triton_regressors.kernels.ops.columns.scale import Scale

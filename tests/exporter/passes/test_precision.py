@@ -14,7 +14,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import triton_regressors
 from tests.kernels import operations
-from triton_regressors.exporter.compiler import compile_estimator
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.passes.precision import (
     allowed_error,
     choose_precision,

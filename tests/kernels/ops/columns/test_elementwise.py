@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, inputs_for, run_kernel, run_reference
-from triton_regressors.exporter.lowerings.preprocessing import FUNCTIONS as KNOWN
+from triton_regressors.exporter.estimators.preprocessing import FUNCTIONS as KNOWN
 from triton_regressors.kernels.numerics.functions import FUNCTIONS
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
 from triton_regressors.kernels.ops.linear.affine import Affine

@@ -8,7 +8,7 @@ import torch
 
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_intervals import interval_end
-from triton_regressors.exporter.intervals import rounded
+from triton_regressors.exporter.evidence.intervals import rounded
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.interval_end import IntervalEnd
 

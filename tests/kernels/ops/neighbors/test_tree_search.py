@@ -13,7 +13,7 @@ from sklearn.neighbors import BallTree, KDTree
 from tests.kernels.examples import examples
 from tests.kernels.operations import run_kernel, run_reference
 from tests.kernels.operations_neighbors import tree_neighbors
-from triton_regressors.exporter.search_tree import as_search_tree
+from triton_regressors.exporter.estimators.search_tree import as_search_tree
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.neighbors import tree_search
 from triton_regressors.kernels.ops.neighbors.distances import transposed

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.linalg import solve_triangular
 
-from triton_regressors.exporter.lowerings.gaussian_process import whiten
+from triton_regressors.exporter.estimators.gaussian_process import whiten
 from triton_regressors.kernels.cpu.blocked_weight import LargeWeight, rows_of
 from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.ops.points import cpu_norm

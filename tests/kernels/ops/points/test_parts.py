@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_pairwise import pairwise_affine
-from triton_regressors.exporter.compiler import Compilation, compile_estimator
+from triton_regressors.exporter.compile import Compilation, compile_estimator
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.plan.plan import Plan, Step

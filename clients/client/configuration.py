@@ -1,0 +1,76 @@
+"""A client's knowledge of a model: the server's last answer about its inputs and its request size.
+
+A configuration may be out of date: a model can be loaded again at any time, also from another directory under the same
+name and version number, and no answer reports it. `Configuration.tensors` says which conversions are right even then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from tritonclient.grpc import model_config_pb2
+
+from triton_regressors.clients.client.parts import Part, cut
+from triton_regressors.clients.client.tensors import (
+    DTYPES,
+    Given,
+    InputTensor,
+    Tensors,
+    input_tensors,
+    model_tensors,
+    same,
+)
+from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
+
+REQUEST_BYTES = 2**25
+"""The limit on the bytes of tensors in one message, in either direction. gRPC carries 2 GiB, and the HTTP endpoint of
+newer Triton servers takes 64 MiB; a server reports neither limit."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A model's inputs and limits. max_batch_size: rows, 0 without batches. answer_bytes: for a row of all outputs.
+
+    digest: of the columns, for a model that refuses requests made for other columns; "" for one that does not check.
+    widths: each output and its number of columns.
+    answers_column: whether the estimator's `predict` answers one target as [rows, 1].
+    """
+
+    model: str
+    inputs: tuple[InputTensor, ...]
+    max_batch_size: int
+    answer_bytes: int
+    digest: str = ""
+    widths: tuple[tuple[str, int], ...] = ()
+    answers_column: bool = False
+
+    @classmethod
+    def of(cls, config: model_config_pb2.ModelConfig) -> "Configuration":
+        """Read the configuration from a server's answer."""
+        answer_bytes = 0
+        for tensor in config.output:
+            name = model_config_pb2.DataType.Name(tensor.data_type).removeprefix("TYPE_")
+            dtype = np.dtype(DTYPES.get(name, np.float64))
+            answer_bytes += dtype.itemsize * int(np.prod([max(dim, 1) for dim in tensor.dims]))
+        parameters = {name: value.string_value for name, value in config.parameters.items()}
+        digest = columns_digest(parameters) if CHECKS_COLUMNS in parameters else ""
+        widths = tuple((each.name, max(int(each.dims[-1]), 1) if each.dims else 1) for each in config.output)
+        inputs, column = input_tensors(config), parameters.get(ANSWERS_COLUMN) == "true"
+        return cls(config.name, inputs, config.max_batch_size, answer_bytes, digest, widths, column)
+
+    def tensors(self, X: Given) -> tuple[Tensors, bool]:
+        """Return X as tensors, and whether they are right for any model that the server lets take them.
+
+        The server itself refuses tensors whose names, types or widths differ from the model's. It cannot see that the
+        order of named columns has changed since, or that a rounded number has become a category since.
+
+        Raises:
+            InvalidRequest: X does not fit; see `model_tensors`.
+        """
+        tensors = model_tensors(X, self.inputs, self.model)
+        given: Mapping[str, object] = X if isinstance(X, Mapping) else dict.fromkeys(tensors, X)
+        return tensors, all(same(given[name], array) for name, array in tensors.items())
+
+    def parts(self, tensors: Tensors) -> list[Part]:
+        """Return the rows of each request: as many as the model and a message take; all rows without batches."""
+        return cut(tensors, self.max_batch_size, REQUEST_BYTES, self.answer_bytes)

@@ -1,0 +1,153 @@
+"""CatBoost: `y = f(scale · Σₜ value[leaf(t, x)] + bias)`, with every decision as its library makes it.
+
+Trees compare float32 numbers, and what categories become: whether they are a certain one, and statistics of them, see
+`exporter/boosters/catboost_model.py`. Both are columns that lookups make, so that trees remain which compare numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.boosters.catboost import file_of
+from triton_regressors.exporter.boosters.catboost_model import CatBoostModel, read_model
+from triton_regressors.exporter.boosters.catboost_trees import FLOAT, ONE_HOT, Nodes, Symmetric
+from triton_regressors.exporter.boosters.saved_model import saved
+from triton_regressors.exporter.estimators.catboost_categories import add_categories, known_categories
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.memory import hand_back
+from triton_regressors.exporter.lowering.registry import answers, lowers, refuses
+from triton_regressors.exporter.lowering.soundness import one_line
+from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, narrow, note_borders, note_thresholds
+from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+
+REGRESSOR = "catboost.core.CatBoostRegressor"
+UNCERTAIN = "RMSEWithUncertainty"
+
+refuses(
+    "it is a classifier of CatBoost, and only regressors are exported",
+    "Fit a CatBoostRegressor, or load the model as a catboost.CatBoost, whose predict answers raw scores.",
+    "catboost.core.CatBoostClassifier",
+)
+refuses(
+    "it ranks rows of a group, and only regressors are exported",
+    "Fit a CatBoostRegressor, or load the model as a catboost.CatBoost, whose predict answers raw scores.",
+    "catboost.core.CatBoostRanker",
+)
+
+
+@lowers("catboost.core.CatBoost")
+def lower_catboost(estimator: Any, x: Value, builder: Builder) -> Value:
+    """The raw scores, whatever the loss."""
+    return _lower_scores(estimator, x, builder, "identity")
+
+
+@lowers(REGRESSOR)
+def lower_catboost_regressor(estimator: Any, x: Value, builder: Builder) -> Value | dict[str, Value]:
+    """What `predict` makes of the scores of the estimator's loss; of RMSEWithUncertainty a mean and its deviation."""
+    kind = estimator._get_default_prediction_type()
+    if kind not in ("RawFormulaVal", "Exponent", UNCERTAIN):
+        raise builder.refuse(
+            estimator, f"its predict answers {kind}; supported: raw scores, their exponent, {UNCERTAIN}"
+        )
+    scores = _lower_scores(estimator, x, builder, "exp" if kind == "Exponent" else "identity")
+    if kind != UNCERTAIN:
+        return scores
+    return {"y": builder.columns(scores, [0]), "std": builder.elementwise(builder.columns(scores, [1]), "exp")}
+
+
+@answers(REGRESSOR)
+def answer_by_catboost(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """Return what `predict` answers; with RMSEWithUncertainty this is a mean and a variance."""
+    found = np.asarray(estimator.predict(table))
+    return {"y": found[:, 0], "std": np.sqrt(found[:, 1])} if "std" in outputs else {"y": found}
+
+
+def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> Value:
+    """Return `function` of the scores, one column for each of the model's outputs."""
+    model = _read(estimator, builder)
+    questions, read, selected = model.questions, x, x
+    used = sorted({*model.numeric, *model.categorical}) if model.categorical else range(x.width)
+    place = {column: index for index, column in enumerate(used)}
+    columns: dict[int, int] = {}
+    if model.categorical:
+        known = known_categories(estimator, model, x, builder)
+        selected = x if len(used) == x.width else builder.columns(x, used)
+        read, columns = add_categories(estimator, model, known, place, selected, builder)
+    columns |= {
+        question: place[source]
+        for question, source in enumerate(questions.source.tolist())
+        if questions.kind[question] == FLOAT
+    }
+    lower_trees = _symmetric if isinstance(model.trees, Symmetric) else _nodes
+    return builder.add(lower_trees(model, columns, selected, function, builder), read)
+
+
+def _symmetric(
+    model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder
+) -> SymmetricTrees:
+    """Return trees that ask one question a level; see `_nodes`."""
+    trees, (column, border, missing) = model.trees, _questions(model, columns)
+    assert isinstance(trees, Symmetric)
+    note_borders(column[trees.question], border[trees.question], x, builder)
+    used, asked = np.unique(trees.question, return_inverse=True)
+    return SymmetricTrees(
+        feature=column[used],
+        threshold=border[used],
+        missing=missing[used].astype(np.uint8),
+        asked=asked.astype(np.int32),
+        depth=trees.depth.astype(np.int32),
+        values=trees.value if model.scale == 1 else model.scale * trees.value,
+        baseline=np.array(model.bias),
+        function=function,
+    )
+
+
+def _nodes(model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder) -> TreeEnsemble:
+    """Return trees whose nodes each ask a question.
+
+    Args:
+        model: with trees of this kind.
+        columns: the column in which trees find the answer to a question, or the number that it is about.
+        x: the columns that are not made for the trees, the first of those.
+        function: of the scores.
+        builder: takes down where features lie.
+    """
+    nodes, (column, border, missing) = model.trees, _questions(model, columns)
+    assert isinstance(nodes, Nodes)
+    trees = Trees(
+        nodes.sizes,
+        narrow(column)[nodes.question],
+        border[nodes.question],
+        nodes.left,
+        nodes.right,
+        np.where(missing[nodes.question] | (nodes.question < 0), 0, MISSING_LEFT).astype(np.uint8),
+        nodes.value if model.scale == 1 else model.scale * nodes.value,
+        np.zeros((0, 8), dtype=np.int32),
+    )
+    note_thresholds(trees, x, builder)
+    return arrange(trees, exact=True, baseline=model.bias, function=function)
+
+
+def _questions(model: CatBoostModel, columns: Mapping[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return of each question its column, its border, float32, and whether NaN exceeds it; the last is no question."""
+    questions = model.questions
+    column = np.full(len(questions.kind) + 1, -1, dtype=np.int32)
+    column[list(columns)] = list(columns.values())
+    border = np.append(np.where(questions.kind == ONE_HOT, 0.5, questions.border), 0.0).astype(np.float32)
+    missing = (questions.kind == FLOAT) & np.isin(questions.source, list(model.nan_right))
+    return column, border, np.append(missing, False)
+
+
+def _read(estimator: Any, builder: Builder) -> CatBoostModel:
+    """Return the estimator's model, which CatBoost tells in its file alone: the one it was loaded from, or another."""
+    try:
+        model = read_model(file_of(estimator) or saved(estimator.save_model, "model.cbm"))
+    except Exception as error:  # the library raises its own, and what is not read is a ValueError
+        raise builder.refuse(estimator, one_line(error)) from error
+    hand_back()
+    return model

@@ -1,0 +1,108 @@
+"""In which columns a served request may hold NaN: there where the estimator answers it, and the plan alike.
+
+Whether an estimator takes NaN depends on what it is made of and on what it was fitted on, so it is asked: rows get NaN
+in sets of columns, and a set counts where `predict` raises nothing and gives a finite answer. A set that does not is
+halved, for a limited number of questions; columns still open then are not allowed. The columns in which rows of the
+sample itself hold NaN are allowed in any case: the entry is verified on these rows, or not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from triton_regressors.exporter.evidence.oracle import Answers, Oracle
+from triton_regressors.exporter.evidence.sample import Sample
+from triton_regressors.exporter.evidence.ties import errors, tied_rows
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.format.inputs import INTEGERS, Inputs
+
+QUESTIONS = 64
+ROWS = 64
+
+
+def nan_columns(
+    runner: Runner, oracle: Oracle, inputs: Inputs, sample: Sample, tolerance: float, accept_ties: bool = False
+) -> tuple[list[int], Sample, bool]:
+    """Return the columns, rows with NaN in them and the estimator's answers, and whether ties close other columns.
+
+    The rows are rows of the sample, in which NaN takes the place of some numbers where that is answered alike. Rows
+    whose answers differ because neighbours are at equal distance count as answered alike where `accept_ties`, and are
+    none of the rows that are returned. Without it they close their columns, which the last value says.
+    """
+    complete = sample.X[~np.isnan(sample.X).any(axis=1)][:ROWS]
+    none = {name: values[:0] for name, values in sample.expected.items()}
+    nothing = Sample(complete[:0], none, sample.drawn, none)
+    if not len(complete):
+        complete = np.where(np.isnan(sample.X[:ROWS]), 0, sample.X[:ROWS]).astype(sample.X.dtype)
+
+    closed_by_ties = False
+
+    def matched(rows: np.ndarray) -> tuple[Answers, np.ndarray] | None:
+        """Return the estimator's answers and which rows are answered alike, if all are that count."""
+        nonlocal closed_by_ties
+        expected = oracle.finite_answers(rows)
+        if expected is None:
+            return None
+        alike = errors(runner.predict(rows, oracle.outputs), expected, sample.units) <= tolerance
+        if not alike.all():
+            if not tied_rows(runner.plan, rows[~alike]).all():
+                return None
+            if not accept_ties:
+                closed_by_ties = True
+                return None
+        return expected, alike
+
+    def takes(columns: np.ndarray) -> bool:
+        rows = complete[:2].copy()
+        rows[:, columns] = np.nan
+        return matched(rows) is not None
+
+    tensors = inputs.columns()
+    tensors.pop(INTEGERS, None)
+    if not tensors:
+        return [], nothing, False
+    every = np.sort(np.concatenate(list(tensors.values())))
+    given = every[np.isnan(sample.X[:, every]).any(axis=0)]
+    with_nan = np.flatnonzero(np.isnan(sample.X[:, given]).any(axis=1))[:ROWS]
+
+    def as_given() -> tuple[list[int], Sample, bool]:
+        """Return the columns and rows that hold NaN in the sample."""
+        expected, rounded = (
+            {name: values[with_nan] for name, values in answers.items()}
+            for answers in (sample.expected, sample.rounded)
+        )
+        kept = Sample(sample.X[with_nan], expected, sample.drawn, rounded)
+        return given.tolist(), kept, closed_by_ties
+
+    columns = np.union1d(_search(every, takes), given)
+    if not len(columns):
+        return [], nothing, closed_by_ties
+    rng = np.random.default_rng(0)
+    rows = complete.copy()
+    holes = rng.random((len(rows), len(columns))) < 0.25
+    holes[np.arange(len(rows)), rng.integers(0, len(columns), len(rows))] = True
+    rows[:, columns] = np.where(holes, np.float32(np.nan), rows[:, columns])
+    found = matched(rows)
+    if found is None:
+        return as_given()
+    expected, alike = found
+    expected = {name: values[alike] for name, values in expected.items()}
+    kept = Sample(rows[alike], expected, sample.drawn, expected)
+    return columns.tolist(), kept, closed_by_ties
+
+
+def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:
+    """Return the columns that `takes` says yes to, asking about halves of what it says no to."""
+    allowed: list[np.ndarray] = []
+    waiting = [columns]
+    for _ in range(QUESTIONS):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        if takes(part):
+            allowed.append(part)
+        elif len(part) > 1:
+            waiting += np.array_split(part, 2)
+    return np.sort(np.concatenate(allowed)) if allowed else columns[:0]

@@ -1,0 +1,367 @@
+"""Builds a plan while estimators are lowered into it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import StackingRegressor, VotingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.lowering import registry
+from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.rounding import round_before_decisions
+from triton_regressors.exporter.lowering.row_types import columns_of, computes_in_float32, float32_columns, transformed
+from triton_regressors.exporter.lowering.soundness import one_line
+from triton_regressors.exporter.lowering.sparsity import makes_sparse
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.combine import Combine
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.linear.quadratic import Quadratic
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
+
+HANDS_ON = (
+    BaseSearchCV,
+    ColumnTransformer,
+    FeatureUnion,
+    FrozenEstimator,
+    MultiOutputRegressor,
+    Pipeline,
+    StackingRegressor,
+    TransformedTargetRegressor,
+    VotingRegressor,
+)
+"""Estimators that look at no column themselves, and give each part of theirs the columns that it takes."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the plan being built: a matrix `[rows, width]`.
+
+    `features` are the features of the model's input that its columns are, −1 for a column that a step computed; they
+    are empty where steps computed all of them.
+    `sparse` says that scikit-learn hands it on as a sparse matrix.
+    `rows` are the first rows of a sample with float32 columns as scikit-learn hands them on here, None elsewhere.
+    """
+
+    name: str
+    width: int
+    features: tuple[int, ...] = ()
+    sparse: bool = False
+    rows: Any = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def single(self) -> bool:
+        """Return whether scikit-learn computes with this value in float32."""
+        return computes_in_float32(self.rows)
+
+    def holding(self, x: Value, columns: ArrayLike) -> Value:
+        """Return the value, which has, in another way, these columns of `x`."""
+        chosen = np.asarray(columns).tolist()
+        return dataclasses.replace(self, features=tuple(x.features[column] for column in chosen) if x.features else ())
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A transformer's function of the columns of `input`, with the last bits that the estimator's own has.
+
+    `compute` maps a matrix `[n, input.width]` of the type that scikit-learn computes in to `[n, width]`; each column is
+    made of the column `inputs`, `[width]`, of the input. It rises or falls throughout, or up to the number `turns`,
+    `[width]`, and then the other way; it is None where it does not. NaN becomes zero with `nan_is_zero`, and else NaN.
+    `subject` names the transformer.
+    """
+
+    input: Value
+    compute: Callable[[np.ndarray], np.ndarray] | None
+    subject: str
+    inputs: np.ndarray
+    turns: np.ndarray | None = None
+    nan_is_zero: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Return whether scikit-learn computes it in float32."""
+        return self.input.single
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that scikit-learn computes it in."""
+        return np.dtype(np.float32 if self.single else np.float64)
+
+
+class Builder:
+    """Collects steps. Lowerings call its methods; each returns the new value.
+
+    `profile` is the record of the input that lowerings fill beside; the builder itself does not look at it. `misfit` is
+    what is raised where `n_features` is a guess that does not fit.
+
+    `rows` are the first rows of a sample with float32 columns; the plan then rounds to float32 where scikit-learn does,
+    before decisions or `round_everywhere`. `sums` are, once there is a plan, the transformers that sum in float32
+    before a decision. `functions` are, by the value that stands for it, what a transformer computes with last bits of
+    its own.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        profile: Profile | None = None,
+        misfit: ExportError | None = None,
+        rows: Any | None = None,
+        round_everywhere: bool = False,
+    ) -> None:
+        self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows)
+        self.sums: tuple[str, ...] = ()
+        self._round_everywhere = round_everywhere
+        self.functions: dict[str, Function] = {}
+        self._rounding: dict[str, str] = {}
+        self.profile = Profile(n_features) if profile is None else profile
+        self._misfit = misfit
+        self._guards: list[Value] = []
+        self._steps: list[Step] = []
+        self._path: list[str] = []
+
+    def plan(self, outputs: Mapping[str, Value]) -> Plan:
+        """Return the plan that ends in these outputs, NaN where a guard is."""
+        if any(step.operation.hides_nan() for step in self._steps):
+            for guard in self._guards:
+                outputs = {name: self.add(Combine("sum"), value, guard) for name, value in outputs.items()}
+        values = {name: value.name for name, value in outputs.items()}
+        steps: Sequence[Step] = self._steps
+        if self.input.rows is not None:
+            exact = float32_columns(self.input.rows, self.input.width)
+            steps, renamed, self.sums = round_before_decisions(steps, self._rounding, exact, self._round_everywhere)
+            values = {name: renamed.get(value, value) for name, value in values.items()}
+            for name, function in self.functions.items():
+                read = dataclasses.replace(function.input, name=renamed.get(function.input.name, function.input.name))
+                self.functions[name] = dataclasses.replace(function, input=read)
+        plan = Plan(self.input.width, tuple(steps), values)
+        return Plan(self.input.width, plan.steps_for(tuple(outputs)), plan.outputs)
+
+    def apart(self, width: int) -> Builder:
+        """Return a builder of its own for a part of the model that reads `width` columns, with this one's place."""
+        builder = Builder(width)
+        builder._path = list(self._path)
+        return builder
+
+    # Estimators
+
+    def lower(self, estimator: Any, x: Value) -> Value:
+        """Return what a fitted estimator predicts, or a fitted transformer's output, for `x`."""
+        return self.lower_outputs(estimator, x)["y"]
+
+    def lower_outputs(self, estimator: Any, x: Value) -> dict[str, Value]:
+        """Return every output that the estimator has for `x`: `y`, and for some also `std`."""
+        return self._lowered(registry.find_lowering(estimator, self.subject(estimator)), estimator, x)
+
+    def lower_transform(self, transformer: Any, x: Value) -> Value:
+        """Return a fitted transformer's output for `x`, also where the transformer predicts something else."""
+        z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
+        rows = transformed(transformer, x.rows)
+        z = dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse), rows=rows)
+        return self.rounded(z, self.subject(transformer), float32_columns(rows, z.width))
+
+    def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
+        self._check_fitted(estimator)
+        expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
+        if expected != x.width:
+            misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
+            raise self._misfit or misfit
+        if not isinstance(estimator, HANDS_ON):
+            self.profile.note_read(x.features)
+        try:
+            result = lowering(estimator, x, self)
+        except Exception as error:  # whatever fitted attributes that do not fit together make of it
+            if isinstance(error, ExportError):
+                raise
+            raise self.refuse(estimator, f"its fitted attributes do not fit together ({one_line(error)})") from error
+        return result if isinstance(result, dict) else {"y": result}
+
+    def lower_inverse(self, transformer: Any, y: Value) -> Value:
+        """Return the fitted transformer's `inverse_transform` of `y`."""
+        lowering = registry.find_inverse(transformer, self.subject(transformer))
+        self._check_fitted(transformer)
+        return lowering(transformer, y, self)
+
+    @contextlib.contextmanager
+    def at(self, step: str) -> Iterator[None]:
+        """Name the part of the model being lowered, for error messages."""
+        self._path.append(step)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    @property
+    def place(self) -> str:
+        """The name of the innermost part being lowered; empty for the model itself."""
+        return self._path[-1] if self._path else ""
+
+    def subject(self, estimator: Any) -> str:
+        """Return how an error names the estimator: its class, and where it stands in the model."""
+        name = type(estimator).__name__
+        return f"{name} (step '{'.'.join(self._path)}')" if self._path else name
+
+    def refuse(self, estimator: Any, reason: str) -> ExportError:
+        """Return the error that says why this estimator cannot be exported."""
+        return ExportError(f"Cannot export {self.subject(estimator)}: {reason}.")
+
+    def guard(self, value: Value) -> None:
+        """Make every output NaN where `value`, one column of zeros, is NaN, even if nothing of it goes through."""
+        self._guards.append(value)
+
+    # Operations
+
+    def add(self, operation: Operation, *inputs: Value) -> Value:
+        """Append a step and return the value it makes."""
+        width = operation.checked_width(*(value.width for value in inputs))
+        value = Value(f"v{len(self._steps)}", width)
+        self._steps.append(Step(operation, tuple(v.name for v in inputs), value.name))
+        return value
+
+    def affine(self, x: Value, weight: ArrayLike, intercept: ArrayLike, function: str = "identity") -> Value:
+        """Return `function(x @ weight + intercept)`.
+
+        Args:
+            x: `[rows, width]`.
+            weight: `[width]` or `[width, targets]`.
+            intercept: a number or `[targets]`.
+            function: one of `kernels.numerics.functions.FUNCTIONS`.
+        """
+        w = _float64(weight).reshape(x.width, -1)
+        return self.add(Affine(w, np.broadcast_to(_float64(intercept), w.shape[1:]).copy(), function), x)
+
+    def rounded(self, x: Value, subject: str, columns: np.ndarray) -> Value:
+        """Return the value as scikit-learn holds it: the marked columns rounded to float32, if a decision follows.
+
+        Args:
+            x: the value.
+            subject: the transformer that rounds it.
+            columns: which columns are float32, `[width]` bool.
+        """
+        if not columns.any():
+            return x
+        some = np.zeros(0, dtype=np.uint8) if columns.all() else columns.astype(np.uint8)
+        value = self.add(Float32(some), x)
+        self._rounding[value.name] = subject
+        return dataclasses.replace(x, name=value.name)
+
+    def computed(
+        self,
+        z: Value,
+        x: Value,
+        compute: Callable[[np.ndarray], np.ndarray] | None,
+        transformer: Any,
+        inputs: ArrayLike | None = None,
+        turns: ArrayLike | None = None,
+        nan_is_zero: bool = False,
+    ) -> Value:
+        """Return `z`, the value that stands for what a transformer computes of `x`, with other last bits.
+
+        The arguments are those of `Function`.
+        """
+        self.functions[z.name] = Function(
+            x,
+            compute,
+            self.subject(transformer),
+            np.arange(z.width) if inputs is None else np.asarray(inputs),
+            None if turns is None else _float64(turns),
+            nan_is_zero,
+        )
+        return z
+
+    def stored(self, z: Value, x: Value, transformer: Any) -> Value:
+        """Return a value that a transformer puts into an array of the dtype of `x`, which is as wide."""
+        z = dataclasses.replace(z, rows=x.rows)
+        return self.rounded(z, self.subject(transformer), np.full(z.width, x.single))
+
+    def scale(self, x: Value, shift: ArrayLike, factor: ArrayLike) -> Value:
+        """Return `(x − shift) · factor`; numbers stand for every column."""
+        return self.add(Scale(_vector(shift, x.width), _vector(factor, x.width)), x)
+
+    def divide(self, x: Value, shift: ArrayLike, divisor: ArrayLike) -> Value:
+        """Return `(x − shift) / divisor`, rounded as numpy rounds it in place; numbers stand for every column."""
+        below = _vector(divisor, x.width)
+        return self.add(Scale(_vector(shift, x.width), 1.0 / below, "divisor", below, x.single), x)
+
+    def multiply(self, x: Value, factor: ArrayLike, offset: ArrayLike) -> Value:
+        """Return `x · factor + offset`, rounded as numpy rounds it in place; numbers stand for every column."""
+        by, added = _vector(factor, x.width), _vector(offset, x.width)
+        return self.add(Scale(-added / by, by, "offset", added, x.single), x)
+
+    def columns(self, x: Value, indices: ArrayLike) -> Value:
+        """Return the selected columns."""
+        chosen = np.asarray(indices, dtype=np.int32)
+        value = self.add(Columns(chosen), x).holding(x, chosen)
+        return dataclasses.replace(value, sparse=x.sparse, rows=columns_of(x.rows, chosen))
+
+    def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
+        """Return `function(x)`, clipped to `[low, high]` where these are given."""
+        return self.add(Elementwise(function, low, high), x)
+
+    def polynomial(self, x: Value, indices: ArrayLike) -> Value:
+        """Return one column for each row of `indices`: the product of those columns of `x`; `x.width` means one."""
+        return self.add(
+            Polynomial(np.asarray(indices, dtype=np.int32), np.zeros(x.width), np.ones(x.width), x.single), x
+        )
+
+    def quadratic(self, x: Value, shift: ArrayLike, matrix: ArrayLike, intercept: float, function: str) -> Value:
+        """Return `function((x − shift)ᵀ matrix (x − shift) + intercept)`, one column."""
+        form = _float64(matrix)
+        upper = np.triu(form) + np.tril(form, -1).T
+        zero, one = np.zeros((1, x.width)), np.ones(x.width)
+        return self.add(
+            Quadratic(_vector(shift, x.width), one, upper[None], zero, np.array([float(intercept)]), function), x
+        )
+
+    def concatenate(self, values: list[Value]) -> Value:
+        """Return the values side by side."""
+        if len(values) == 1:
+            return values[0]
+        features = [feature for value in values for feature in value.features or (-1,) * value.width]
+        beside = self.add(Concatenate(), *values)
+        return dataclasses.replace(beside, features=tuple(features)) if max(features) >= 0 else beside
+
+    def _check_fitted(self, estimator: Any) -> None:
+        try:
+            check_is_fitted(estimator)
+        except NotFittedError:
+            reason, says_itself = "it is not fitted; call fit first", getattr(estimator, "is_fitted", None)
+            if callable(says_itself) and says_itself():  # a sum of CatBoost's models
+                return
+            if not hasattr(estimator, "__sklearn_is_fitted__") and not type(estimator).__module__.startswith(
+                ("sklearn.", "catboost.")
+            ):
+                reason = "none of its attributes ends in '_', as those of a fitted one do; call fit first, or give its "
+                reason += "class a __sklearn_is_fitted__"
+            raise self.refuse(estimator, reason) from None
+        except (AttributeError, TypeError):
+            pass  # no BaseEstimator, or made of what is none: scikit-learn cannot tell
+
+
+def _vector(numbers: ArrayLike, width: int) -> np.ndarray:
+    """Return `width` float64 numbers; one number stands for all of them."""
+    vector: np.ndarray = np.broadcast_to(_float64(numbers), (width,)).copy()
+    return vector
+
+
+def _float64(array: ArrayLike) -> np.ndarray:
+    """Return a dense float64 array; scikit-learn keeps some coefficients sparse."""
+    dense = array.toarray() if hasattr(array, "toarray") else array
+    return np.asarray(dense, dtype=np.float64)

@@ -1,0 +1,200 @@
+"""From a fitted estimator to its plan as lowered, and to what the model says of its input."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.isotonic import IsotonicRegression
+
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.evidence.intervals import ENDS
+from triton_regressors.exporter.evidence.oracle import INNER_ESTIMATORS, Oracle, feature_names
+from triton_regressors.exporter.lowering.builder import Builder
+from triton_regressors.exporter.lowering.decision_tables import tabulate
+from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.memory import hand_back
+from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes
+from triton_regressors.exporter.lowering.soundness import in_one_sentence
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.plan.plan import Plan
+
+MOST_FEATURES = 2**22
+"""The largest number of features of a model. One row of them fills 16 MB of a request in FP32."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """An estimator as a plan before any pass, the tensors that bring its rows, and what it says of these.
+
+    The numbers of `inputs` are FP32, and so is the plan's input; both are chosen after lowering.
+    """
+
+    plan: Plan
+    inputs: Inputs
+    profile: Profile
+    sums: tuple[str, ...] = ()  # the transformers that sum in float32 before a decision
+
+
+def lower(
+    estimator: Any,
+    sample: Any | None = None,
+    missing_strings: Sequence[str] = (),
+    quantiles: Sequence[Any] = (),
+    kept: Collection[str] = (),
+    types: RowTypes = DOUBLE,
+    round_everywhere: bool = False,
+) -> Lowered:
+    """Lower a fitted regressor. `sample` is asked for its width where the estimator does not say its own.
+
+    `quantiles` are none or two regressors more, which answer the outputs `lower` and `upper`. Columns with names that
+    reach no transformer and no regressor are no inputs, but for `kept` ones; without names the whole matrix is one.
+    With `types`, those of the sample, the plan rounds to float32 where scikit-learn does: in front of decisions, or
+    `round_everywhere`.
+
+    Raises:
+        ExportError: there is no lowering, or a fitted parameter has none, or it takes a sample to know the model.
+    """
+    lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere)
+    hand_back()
+    if lowered.profile.lacking is not None:
+        if sample is not None:
+            Oracle(estimator, lowered.profile, ()).table(sample)  # which says what is wrong with it
+        raise lowered.profile.lacking
+    return lowered
+
+
+def _lower(
+    estimator: Any,
+    sample: Any | None,
+    missing_strings: Sequence[str],
+    quantiles: Sequence[Any] = (),
+    kept: Collection[str] = (),
+    types: RowTypes = DOUBLE,
+    round_everywhere: bool = False,
+) -> Lowered:
+    n_features = _feature_count(estimator, sample)
+    profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
+    profile.names = () if isinstance(estimator, type) else feature_names(estimator) or ()
+    rows = _first_rows(estimator, profile, sample, types)
+    builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
+    outputs = builder.lower_outputs(estimator, builder.input)
+    if not hasattr(estimator, "predict"):
+        what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
+        raise builder.refuse(
+            estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
+        )
+    known = {id(estimator): outputs["y"]}
+    for end, model in zip(ENDS, quantiles, strict=False):
+        with builder.at(end):
+            outputs[end] = known[id(model)] if id(model) in known else builder.lower(model, builder.input)
+    try:
+        plan = builder.plan(outputs)
+        plan, left = tabulate(plan, builder.functions)
+    except PlanError as error:
+        raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
+    inputs = profile.text.inputs(plan, _columns_taken(estimator, profile, kept))
+    taken = {column for columns in inputs.columns().values() for column in columns}
+    profile.unread = frozenset(range(n_features)) - taken
+    categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
+    single = tuple(column for column in types.float32 if column in inputs.numeric)
+    inputs = dataclasses.replace(inputs, categorical=categorical, float32=single or None)
+    return Lowered(plan, inputs, profile, tuple(dict.fromkeys((*builder.sums, *left))))
+
+
+def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: RowTypes) -> Any | None:
+    """Return the first rows of a sample with float32 columns, as the estimator is asked; None where it has none."""
+    if sample is None or not types.float32:
+        return None
+    first, names = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS], feature_names(estimator)
+    if hasattr(first, "columns") and names is not None:  # columns that nothing reads may be absent
+        first = first.assign(**{name: 0.0 for name in names if name not in first.columns})
+    try:
+        return Oracle(estimator, profile, (), types=types).table(first)
+    except ExportError:  # what is wrong with it is said when the estimator is asked about all of it
+        return None
+
+
+def _columns_taken(estimator: Any, profile: Profile, kept: Collection[str]) -> Collection[int]:
+    """Return the columns that are inputs of a model without strings: those that a part of it reads, and `kept` ones.
+
+    Without names users hand whole matrices, and all columns are; so they are of a model that reads none, a constant.
+    """
+    names = feature_names(estimator)
+    if names is None or not profile.read:
+        return range(profile.n_features)
+    return profile.read | {column for column, name in enumerate(names) if name in kept}
+
+
+@in_one_sentence
+def string_columns(estimator: Any) -> dict[str, Any]:
+    """Return the columns that a fitted estimator reads as strings, by name, and what an empty cell of each holds.
+
+    An empty cell is "" where that is a category of the column, and else the missing value that the estimator was fitted
+    with: None, or NaN, as pandas reads it. An estimator whose columns have no names has none.
+    The estimator is lowered for this: nothing else tells a column of strings from one of numbers written alike.
+    """
+    names = feature_names(estimator)
+    if names is None:
+        return {}
+    text = _lower(estimator, None, ()).profile.text
+    return {names[column]: "" if "" in text.known(column) else text.missing(column) for column in text.columns()}
+
+
+def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[Any]] | None:
+    """Return what returns the values of a feature in a sample; it may raise `KeyError` or `IndexError`."""
+    if sample is None:
+        return None
+
+    def column(feature: int) -> list[Any]:
+        names = feature_names(estimator)
+        if not hasattr(sample, "columns"):
+            return [row[feature] for row in sample]
+        named = names is not None and all(isinstance(name, str) for name in sample.columns)
+        values: list[Any] = (sample[(names or ())[feature]] if named else sample.iloc[:, feature]).tolist()
+        return values
+
+    return column
+
+
+def _feature_count(estimator: Any, sample: Any | None) -> int:
+    """Return how many features the estimator was fitted on."""
+    stated = _stated_width(estimator)
+    if stated is not None:
+        if stated > MOST_FEATURES:  # a number that a file may state without holding anything of that size
+            raise ExportError(
+                f"Cannot export {type(estimator).__name__}: it states {stated:,} features; at most {MOST_FEATURES:,} "
+                "are exported."
+            )
+        return stated
+    given = np.empty(0) if sample is None else np.asarray(sample)
+    if given.ndim == 2:
+        return len(given.T)
+    # An unfitted or unknown estimator is refused by name before its width matters.
+    unsized = ExportError(
+        f"Cannot export {type(estimator).__name__}: it does not say how many features it was fitted on; give a sample."
+    )
+    builder = Builder(1, misfit=unsized)
+    builder.lower_outputs(estimator, builder.input)
+    raise unsized
+
+
+def _stated_width(estimator: Any) -> int | None:
+    """Return how many features an estimator, or the first part of it that changes them, says that it takes."""
+    if isinstance(estimator, IsotonicRegression):
+        return 1
+    try:
+        stated = int(estimator.n_features_in_)
+        return stated or len(estimator.feature_names_)  # CatBoost's, which forgets its count when it is loaded
+    except (AttributeError, TypeError):
+        steps = getattr(estimator, "steps", getattr(estimator, "transformer_list", None))
+    if isinstance(steps, list):
+        # A fitted step that keeps no count may change it; what follows would be a guess. A union gives all the same.
+        first = next((step for _, step in steps if step is not None and not isinstance(step, str)), None)
+        return None if first is None else _stated_width(first)
+    inner = next((getattr(estimator, name) for name in INNER_ESTIMATORS if hasattr(estimator, name)), None)
+    return None if inner is None else _stated_width(inner)

@@ -1,0 +1,287 @@
+"""The registry of the functions that lower estimators.
+
+A lowering reads a fitted estimator and adds the operations of its `predict` or `transform` to a plan:
+
+    from triton_regressors import lowers
+
+    @lowers(MyRegressor)
+    def lower_my_regressor(estimator, x, builder):
+        return builder.affine(x, estimator.weights_, estimator.bias_)
+
+`x` is the value that the estimator would be given and `builder` a `triton_regressors.exporter.builder.Builder`. A
+regressor with further outputs returns a dict of values, such as `{"y": mean, "std": std}`. Whatever a lowering says,
+the export measures the plan against the estimator's own answers before anything is written.
+
+A class of a library that may not be installed is registered by its qualified name, which imports nothing:
+
+    @lowers("xgboost.sklearn.XGBRegressor")
+
+What an export is measured against is registered beside the lowering too, with `answers`, where it is something else
+than `predict`: for an estimator that hands its rows to another one, what that one answers.
+
+A subclass of a registered class is lowered as that class if it computes as it does: it may have attributes and methods
+of its own, and override what `UNRELATED` says and what a lowering says nothing of, such as a feature scaler's
+`inverse_transform`, and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.lowering.unsupported import defined_again, no_inverse, no_lowering, overriding
+
+if TYPE_CHECKING:
+    from triton_regressors.exporter.lowering.builder import Builder, Value
+
+Lowering = Callable[[Any, "Value", "Builder"], "Value | dict[str, Value]"]
+Inverse = Callable[[Any, "Value", "Builder"], "Value"]
+Answering = Callable[[Any, Any, Sequence[str]], dict[str, Any]]
+_AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
+
+UNRELATED = re.compile(
+    r"_?(fit|partial_fit)\w*|score|get_params|set_params|set_output|set_\w+_request|get_metadata_routing|"
+    r"get_feature_names_out|_get_param_names|_repr_\w+|_\w*doc_link\w*|_validate_params|_more_tags|_get_tags|"
+    r"feature_importances_|staged_predict|"
+    r"__(init|new|init_subclass|subclasshook|class_getitem|del|setattr|delattr|dict|dir|weakref|sizeof|"
+    r"repr|str|format|eq|ne|lt|le|gt|ge|hash|annotate|annotate_func|"
+    r"sklearn_tags|sklearn_clone|sklearn_is_fitted|getstate|setstate|reduce|reduce_ex|copy|deepcopy)__"
+)
+"""Methods that change nothing of what a fitted estimator computes: those that fit, score, set, show and copy it."""
+
+
+class _Table(dict[type | str, Any]):
+    """What is registered for classes, or for their qualified names.
+
+    A class may override the methods `apart`, with which it has nothing to do.
+    """
+
+    def __init__(self, *apart: str) -> None:
+        super().__init__()
+        self.apart = apart
+
+    def base(self, estimator: Any) -> type | None:
+        """Return the estimator's class, or the first of its bases, for which something is registered."""
+        return next((cls for cls in type(estimator).__mro__ if cls in self or qualified_name(cls) in self), None)
+
+    def of(self, cls: type) -> Any:
+        """Return what is registered for a class; for itself before what is for its name."""
+        return self[cls if cls in self else qualified_name(cls)]
+
+
+_LOWERINGS = _Table("inverse_transform")
+_TRANSFORMS = _Table("predict", "inverse_transform")
+_INVERSES = _Table("predict", "transform")
+_ANSWERS = _Table("inverse_transform")
+_REFUSALS = _Table()
+
+OURS = "triton_regressors.exporter.lowerings."
+"""The prefix of the modules that register this package's own lowerings."""
+
+
+def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function as the lowering of these estimator classes.
+
+    It adds the operations of their `predict` or `transform` to a plan and returns the value that these make:
+
+        @triton_regressors.lowers(MyRegressor)
+        def lower_my_regressor(estimator, x, builder):
+            return builder.affine(x, estimator.weights_, estimator.bias_)
+
+    A class that need not be installed can be named, as in `@lowers("my_library.models.MyRegressor")`. A user's
+    registration of a class holds against one of this package's, and the newest of several.
+    """
+    return _register(_LOWERINGS, classes)
+
+
+def lowers_transform(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function as the lowering of `transform` of these classes, whose `predict` is something else."""
+    return _register(_TRANSFORMS, classes)
+
+
+def lowers_inverse(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function as the lowering of these transformers' `inverse_transform`, for targets."""
+    return _register(_INVERSES, classes)
+
+
+def answers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function as what these estimators answer: `answer(estimator, table, outputs)`, by output.
+
+    The table is as `predict` takes it, with numbers in float64; an answer is `[rows]` or `[rows, width]`.
+    """
+    return _register(_ANSWERS, classes)
+
+
+def refuses(reason: str, instead: str, *classes: type | str) -> None:
+    """Say in one clause why these classes cannot have a lowering, and in one sentence what to do instead."""
+    _REFUSALS.update(dict.fromkeys(classes, (reason, instead)))
+
+
+def find_lowering(estimator: Any, subject: str) -> Lowering:
+    """Return the lowering of an estimator; `subject` is how an error names it."""
+    lowering: Lowering = _find(estimator, subject, _LOWERINGS)
+    return lowering
+
+
+def find_transform(transformer: Any, subject: str) -> Lowering:
+    """Return the lowering of a transformer's `transform`: one of its own, or else that of the estimator."""
+    lowering: Lowering = _find(transformer, subject, _TRANSFORMS, _LOWERINGS)
+    return lowering
+
+
+def find_inverse(transformer: Any, subject: str) -> Inverse:
+    """Return the lowering of a transformer's inverse; `subject` is how an error names it."""
+    inverse: Inverse = _find(transformer, subject, _INVERSES)
+    return inverse
+
+
+def find_answers(estimator: Any) -> Answering | None:
+    """Return what gives the estimator's own answers in place of its `predict`, or None.
+
+    A class that overrides what its base answers with answers by its own `predict`.
+    """
+    _load_lowerings()
+    base = _ANSWERS.base(estimator)
+    return None if base is None or _overridden(estimator, base, _ANSWERS.apart) is not None else _ANSWERS.of(base)
+
+
+def lowerings() -> dict[str, Lowering]:
+    """Return the qualified name of every class whose `predict` or `transform` has a lowering, and that.
+
+    They are sorted by the classes' own names.
+    """
+    _load_lowerings()
+    named = {qualified_name(cls): lowering for cls, lowering in {**_TRANSFORMS, **_LOWERINGS}.items()}
+    return dict(sorted(named.items(), key=lambda item: item[0].rpartition(".")[2]))
+
+
+def refusals() -> dict[str, str]:
+    """Return the qualified name of every class that is known to have no lowering, and why."""
+    _load_lowerings()
+    return {qualified_name(cls): reason for cls, (reason, _) in _REFUSALS.items()}
+
+
+def qualified_name(cls: type | str) -> str:
+    """Return the module and the name of a class; what is a name already is one."""
+    return cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _register(table: _Table, classes: tuple[type | str, ...]) -> Callable[[_AnyLowering], _AnyLowering]:
+    if not classes or not all(isinstance(cls, type) or (isinstance(cls, str) and "." in cls) for cls in classes):
+        raise TypeError(
+            "lowers, lowers_transform, lowers_inverse and answers take estimator classes, as in @lowers(Ridge, Lasso), "
+            'or their qualified names, as in @lowers("my_library.models.MyRegressor").'
+        )
+    # Ours may load after a user's, and a user may register one of our functions: the module that registers counts.
+    ours = sys._getframe(2).f_globals.get("__name__", "").startswith(OURS)
+
+    def register(function: _AnyLowering) -> _AnyLowering:
+        for cls in classes:
+            table[cls] = table.get(cls, function) if ours else function
+        return function
+
+    return register
+
+
+def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
+    """Return what the first of the tables has for the estimator's class, or for the base that it computes as.
+
+    Raises `ExportError` where none has anything.
+    """
+    _load_lowerings()
+    check_instance(estimator)
+    why = None
+    for table in tables:
+        base = table.base(estimator)
+        if base is None:
+            continue
+        overridden = _overridden(estimator, base, table.apart)
+        if overridden is None:
+            _refuse_shadowed(estimator, subject, table.apart)
+            return table.of(base)
+        why = why or overriding(estimator, base, overridden, table is _INVERSES)
+    refused = None if tables[-1] is _INVERSES else _refusal(estimator)
+    why = refused or why or _no_lowering(estimator, tables[-1])
+    raise ExportError(f"Cannot export {subject}: {why}")
+
+
+def check_instance(estimator: Any) -> None:
+    """Raise `ExportError` where a class is given in place of an estimator."""
+    if isinstance(estimator, type):
+        raise ExportError(f"Cannot export the class {estimator.__name__}: export takes a fitted instance of it.")
+
+
+def _refusal(estimator: Any) -> str | None:
+    """Return why the estimator's class is known to have no lowering, and what to do instead, if it is one of those."""
+    refused = _REFUSALS.base(estimator)
+    if refused is None or _overridden(estimator, refused) is not None:
+        return None
+    reason, instead = _REFUSALS.of(refused)
+    return f"{reason}. {instead}"
+
+
+def _no_lowering(estimator: Any, table: _Table) -> str:
+    """Return why an estimator, none of whose bases is in the table, has no lowering, and what to do."""
+    own = type(estimator)
+    if qualified_name(own) in map(qualified_name, table):
+        return defined_again(own.__name__)
+    if table is _INVERSES:
+        return no_inverse(estimator)
+    return no_lowering(estimator)
+
+
+def _overridden(estimator: Any, base: type, apart: Sequence[str] = ()) -> str | None:
+    """Return what the estimator's class overrides of a base that this may compute with, or None.
+
+    A class that the base does not know overrides what it has in common with a class of the base's that comes after it:
+    a mixin does also where it stands behind the base, if it shares an ancestor with that.
+    """
+    classes = type(estimator).__mro__
+    for place, cls in enumerate(classes):
+        if cls in base.__mro__:
+            continue
+        for name, value in vars(cls).items():
+            hidden = [vars(other)[name] for other in classes[place:] if other in base.__mro__ and name in vars(other)]
+            if not _is_unrelated(name, apart) and hidden and any(map(_computes, [value, *hidden])):
+                return name
+    return None
+
+
+def _refuse_shadowed(estimator: Any, subject: str, apart: Sequence[str]) -> None:
+    """Raise `ExportError` where an attribute of the instance stands in for a method of its class."""
+    for name in getattr(estimator, "__dict__", {}):
+        method = _inherited(type(estimator), name)
+        if _computes(method) and not hasattr(type(method), "__set__") and not _is_unrelated(name, apart):
+            raise ExportError(
+                f"Cannot export {subject}: its attribute {name} stands in for the method of its class. Delete it, or "
+                "make it a method of a class that is registered with @triton_regressors.lowers."
+            )
+
+
+def _is_unrelated(name: str, apart: Sequence[str]) -> bool:
+    return name in apart or UNRELATED.fullmatch(name) is not None
+
+
+def _inherited(cls: type, name: str) -> Any:
+    """Return what a class has under a name, without asking a descriptor for it."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+
+
+def _computes(value: Any) -> bool:
+    """Return whether a class attribute is a method, a property or the like."""
+    kept = isinstance(value, functools.cached_property)  # what it computed lies in the instance, under its own name
+    return (callable(value) or hasattr(type(value), "__get__")) and not kept
+
+
+@functools.cache
+def _load_lowerings() -> None:
+    """Import every module of lowerings/, which registers what is in it."""
+    package = importlib.import_module("triton_regressors.exporter.lowerings")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")

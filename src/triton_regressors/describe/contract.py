@@ -1,0 +1,408 @@
+"""An entry's contract: its inputs, its outputs, and their differences from the estimator's own predictions.
+
+`export`, `describe` and notebooks show the same record, as text or as HTML. The example requests come from
+`snippets.py`. Like an entry's own files, the contract is read without torch and scikit-learn.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import accumulate
+
+from triton_regressors import profiles
+from triton_regressors.describe.interval_text import in_words
+from triton_regressors.describe.snippets import curl_command, python_snippet
+from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
+from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, TextInput
+from triton_regressors.kernels.format.row_profile import RowProfile
+
+MEANINGS = {
+    "y": "the prediction",
+    "std": "the standard deviation of the prediction",
+    "lower": "the lower end of the prediction interval",
+    "upper": "the upper end of the prediction interval",
+    "out_of_range": "the number of columns in which a row is unlike the profile",
+}
+FEW = 4
+"""The number of a column's categories to show."""
+BRIEF_INPUTS = 6
+"""The number of inputs in the brief form."""
+BRIEF_WIDTH = 60
+"""The number of characters for an input's columns in the brief form."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input tensor `[rows, len(columns)]` and the server's name of its type.
+
+    `columns` are the labels of its columns, in their order: their names, or "column 3" if they had none in training.
+    `in_order` says that they are all the columns of a training without names. `notes` are sentences on missing values
+    and on categories.
+    """
+
+    name: str
+    datatype: str
+    columns: tuple[str, ...]
+    in_order: bool
+    notes: tuple[str, ...]
+
+    @property
+    def shape(self) -> str:
+        """The tensor's shape in words."""
+        return f"[rows, {len(self.columns)}]"
+
+    def few(self) -> str:
+        """Return the columns in a few words."""
+        ends = accumulate(len(name) + 2 for name in self.columns)
+        count = max(sum(end <= BRIEF_WIDTH for end in ends), 1)
+        more = f", and {len(self.columns) - count:,} more" if count < len(self.columns) else ""
+        return "in training order" if self.in_order else ", ".join(self.columns[:count]) + more
+
+    def all(self) -> str:
+        """Return a sentence that names all columns."""
+        count = f"{len(self.columns):,} column{'s' * (len(self.columns) != 1)}"
+        return f"{count}, in training order." if self.in_order else f"{count}: {', '.join(self.columns)}."
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output tensor, FP32 `[rows, width]`, and its difference from the estimator's own output at export."""
+
+    name: str
+    width: int
+    meaning: str
+    parity: OutputParity
+
+    @property
+    def shape(self) -> str:
+        """The tensor's shape in words."""
+        return f"[rows, {self.width}]"
+
+
+@dataclass(frozen=True, repr=False)
+class Contract:
+    """A model's inputs and outputs under its name on a server; `version` is None before the export.
+
+    `estimator` is the class of the estimator; `python` and `shell` are code that asks a server on this machine;
+    `interval` holds sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
+    if there are any; `few_rows` is a sentence if these are few. `table` holds sentences on the types of the table for
+    which the answers are exact, if these are not float64.
+    """
+
+    name: str
+    version: int | None
+    estimator: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    report: ParityReport
+    python: str
+    shell: str
+    interval: tuple[str, ...] = ()
+    profile: tuple[str, ...] = ()
+    few_rows: str | None = None
+    table: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def text(self, width: int = 100) -> str:
+        """Return the contract in lines of up to `width` characters, except for code. Only headings are flush left."""
+        return "\n".join(self._lines(width))
+
+    def brief(self) -> str:
+        """Return the inputs, the outputs and their parity, one line each."""
+        some = self.inputs[:BRIEF_INPUTS]
+        lines = _aligned(
+            [
+                *(("input", each.name, each.datatype, each.shape, each.few()) for each in some),
+                *(("output", each.name, "FP32", each.shape, each.meaning) for each in self.outputs),
+            ]
+        )
+        if len(self.inputs) > len(some):
+            lines.insert(len(some), f"  and {len(self.inputs) - len(some)} more inputs")
+        rows = f"{self.report.rows:,} rows from {self.report.rows_from}"
+        for each in self.outputs:
+            error = f"{each.parity.max_error:.1e} standard deviations"
+            lines.append(f"  parity  {each.name}: largest error {error} on {rows}")
+        return "\n".join(lines)
+
+    def html(self, where: str = "") -> str:
+        """Return the contract as an HTML fragment in the page's colours; `where` is the place of its files."""
+        about = [f"<b>{escape(self.name)}</b>", *map(escape, filter(None, [self.estimator, self._version(), where]))]
+        inputs = [(each.name, each.datatype, each.shape, _columns_cell(each)) for each in self.inputs]
+        outputs = [
+            (each.name, "FP32", each.shape, f"{escape(each.meaning)}<br>{escape(self._error(each))}")
+            for each in self.outputs
+        ]
+        return (
+            '<div style="max-width: 64em; line-height: 1.4">'
+            f"{_paragraph(' · '.join(about))}{_table('input', 'columns', inputs)}{_table('output', 'meaning', outputs)}"
+            f"{_paragraph('<br>'.join(map(escape, self._measured())))}"
+            f"{_paragraph('<br>'.join(map(escape, self.interval))) if self.interval else ''}"
+            f"{_details('Profile', _paragraph('<br>'.join(map(escape, self.profile)))) if self.profile else ''}"
+            f"{_paragraph('Ask it from Python')}{_code(self.python)}"
+            f"{_details('Ask it from a shell', _code(self.shell))}</div>"
+        )
+
+    def _lines(self, width: int) -> Iterator[str]:
+        """Yield the lines of `text`."""
+        yield f"{self.name} ({self.estimator}), {self._version()}"
+        lines = _aligned(
+            [
+                *((each.name, each.datatype, each.shape, "") for each in self.inputs),
+                *((each.name, "FP32", each.shape, each.meaning) for each in self.outputs),
+            ]
+        )
+        yield from ("", "Inputs")
+        for tensor, line in zip(self.inputs, lines, strict=False):
+            yield line
+            for sentence in (tensor.all(), *tensor.notes):
+                yield from _wrapped(sentence, width, 6)
+        yield from ("", "Outputs", *lines[len(self.inputs) :])
+        yield from ("", "Parity with the estimator's own predict")
+        for sentence in (*(f"{each.name}: {self._error(each)}." for each in self.outputs), *self._measured()):
+            yield from _wrapped(sentence, width, 2)
+        for heading, sentences in (("Prediction interval", self.interval), ("Profile", self.profile)):
+            if sentences:
+                yield from ("", heading)
+            for sentence in sentences:
+                yield from _wrapped(sentence, width, 2)
+        yield from ("", "Ask it from Python", textwrap.indent(self.python, "    "))
+        yield from ("", "Ask it from a shell", textwrap.indent(self.shell, "    "))
+
+    def _version(self) -> str:
+        """Return the version in words."""
+        return "not exported yet" if self.version is None else f"version {self.version}"
+
+    def _error(self, output: Output) -> str:
+        """Return an output's largest errors in words."""
+        found = output.parity
+        rounded = f" ({found.rounded.max_error:.1e} to the rounded rows)" if found.rounded else ""
+        return (
+            f"largest error {found.max_error:.1e} standard deviations{rounded}, {found.max_ulp:.2f} float32 ulp; "
+            f"accepted: {self.report.tolerance:.0e} or 1 ulp"
+        )
+
+    def _measured(self) -> list[str]:
+        """Return sentences on the rows on which the errors were measured, and `notes`."""
+        report = self.report
+        return [f"Measured on {report.rows:,} rows from {report.rows_from}, {report.engine} engine.", *self.notes()]
+
+    def notes(self) -> list[str]:
+        """Return the reasons for types and precision, and notes on ties, a small profile and large errors."""
+        report = self.report
+        notes = [*self.table, *(f"{reason}." for reason in (report.why, report.precision, report.ties) if reason)]
+        notes += [] if report.float32 is None else _notes_on_float32(report.float32)
+        notes += [self.few_rows] if self.few_rows else []
+        for output in self.outputs:
+            found = output.parity
+            if found.max_error > report.tolerance:
+                if found.excess <= report.tolerance:
+                    rest = f", apart from {found.excess:.0e}" if found.excess else ""
+                    why = f"is within one unit in the answer's last float32 place{rest}"
+                else:
+                    why = (
+                        "comes from rounding to FP32, which was requested; the entry answers the rounded rows as "
+                        "predict does"
+                    )
+                notes.append(f"Output {output.name} passes: its error of {found.max_error:.1e} {why}.")
+        return notes
+
+
+def contract_of(
+    name: str, version: int | None, document: Document, golden: Golden, profile: RowProfile | None = None
+) -> Contract:
+    """Return the contract of a model under a name; its examples are made from the `golden` rows."""
+    inputs, names = document.inputs, document.provenance.feature_names
+    called = [shown(name) for name in names] or [f"column {number}" for number in range(inputs.n_features)]
+    texts, outputs = {group.name: group for group in inputs.text}, tuple(document.parity.outputs)
+    nan_columns, tensors = set(document.nan_columns), []
+    for tensor, datatype in inputs.datatypes().items():
+        columns = inputs.columns()[tensor]
+        missing = _where({called[column]: column in nan_columns for column in columns})
+        if tensor in texts:
+            notes = _notes_on_strings(texts[tensor], called, missing)
+        else:
+            single = [called[i] for i in columns if i in (inputs.float32 or ())]
+            kept = [called[i] for i in columns if i in inputs.categorical and called[i] not in single]
+            notes = _notes_on_numbers(datatype, missing, kept, single, len(columns))
+        in_order = not names and len(columns) == inputs.n_features
+        tensors.append(Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes))
+    return Contract(
+        name,
+        version,
+        document.provenance.class_.rpartition(".")[2],
+        tuple(tensors),
+        tuple(
+            Output(output, len(found.unit), _meaning(output, len(found.unit)), found)
+            for output, found in document.parity.outputs.items()
+        ),
+        document.parity,
+        python_snippet(name, inputs, outputs, names, golden, document.boolean_columns or ()),
+        curl_command(name, inputs, outputs, golden),
+        () if document.interval is None else tuple(in_words(document.interval)),
+        () if profile is None else tuple(profiles.in_words(profile, inputs, called)),
+        None if profile is None else profiles.few_rows(profile),
+        _on_table(inputs, called),
+    )
+
+
+def shown(name: str) -> str:
+    """Return a column's name for a list of names: unchanged, or quoted if it would mislead unquoted."""
+    plain = name.isprintable() and name == name.strip() and name and "," not in name
+    return name if plain else json.dumps(name)
+
+
+def _meaning(output: str, width: int) -> str:
+    """Return the meaning of an output."""
+    meaning = MEANINGS.get(output, "a further output of the model")
+    return meaning if width == 1 else f"{meaning}, a column for each target"
+
+
+def _notes_on_numbers(
+    datatype: str, missing: str | None, categorical: Sequence[str], single: Sequence[str], count: int
+) -> tuple[str, ...]:
+    """Return notes on a tensor of `count` columns of numbers.
+
+    They say in which columns numbers may be missing, which are categories, and which are float32 in the exact table.
+    """
+    if datatype == "INT64":
+        first = "No number may be missing."
+    else:
+        first = "NaN and infinity are refused." if missing is None else f"A missing number is NaN{missing}."
+    notes = [first]
+    if categorical:
+        notes.append(f"Categories, which must not be rounded: {', '.join(categorical)}.")
+    if single:
+        where = "" if len(single) == count else f" in {', '.join(single)}"
+        notes.append(f'Float64 numbers{where} are rounded as astype("float32") rounds them.')
+    return tuple(notes)
+
+
+def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:
+    """Return a note on the table for which the answers are exact, if columns of it are float32."""
+    single = [called[column] for column in inputs.float32 or ()]
+    if not single:
+        return ()
+    where = "" if inputs.columns() == {NUMBERS: inputs.float32} else f" in {', '.join(single)}"
+    return (f"Exact for a table with float32{where}: the entry answers such a table as predict does.",)
+
+
+def _notes_on_float32(found: Float32Rows) -> list[str]:
+    """Return notes on an export's sample with float32 columns."""
+    sums = f"{' and '.join(found.sums)} compute{'s' * (len(found.sums) == 1)} in float32 before a decision"
+    moved = (
+        f"predict answers {found.moved:,} of {found.rows:,} rows of the sample differently in float32 than in float64, "
+        f"by up to {found.max_error:.2g} standard deviations"
+    )
+    if found.answered:
+        return [
+            *([f"{moved}."] if found.moved else []),
+            f"{sums}. On another processor the last bits can differ, and with them predict's own answers.",
+        ]
+    why = (
+        f"{sums}, and the order of the sum depends on the processor" if found.sums else "The estimator sums in float32"
+    )
+    return [
+        f"{moved}. {why}.",
+        "The entry answers what predict answers to float64 rows. Compare it with "
+        'predict(sample.astype("float64")), and call predict with float64 rows too.',
+    ]
+
+
+def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:
+    """Return notes on a tensor of strings: the missing strings, and each column's categories."""
+    spelled = f" ({', '.join(map(shown, group.missing))} too, unless it is a category)" if group.missing else ""
+    notes = [
+        f'A missing string is refused: ""{spelled}.'
+        if missing is None
+        else f'A missing string is ""{spelled}{missing}.'
+    ]
+    for column, known, closed in zip(group.columns, group.categories, group.closed, strict=True):
+        some = ", ".join(json.dumps(text, ensure_ascii=not text.isprintable()) for text in known[:FEW])
+        more = f" and {len(known) - FEW:,} more" if len(known) > FEW else ""
+        notes.append(f"{called[column]}: {some}{more}; any other is {'refused' if closed else 'an unknown one'}.")
+    return tuple(notes)
+
+
+def _where(holds: Mapping[str, bool]) -> str | None:
+    """Return the columns in which something holds, as words that may follow a sentence; None if there are none."""
+    inside, outside = ([name for name, held in holds.items() if held is wanted] for wanted in (True, False))
+    if not inside or not outside:
+        return "" if inside else None
+    if len(outside) < len(inside):
+        return f"; it is refused in {', '.join(outside)}"
+    return f" in {', '.join(inside)}; elsewhere it is refused"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of cells as lines, with all but the last cell aligned in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return [
+        ("  " + "  ".join([*(cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)), row[-1]])).rstrip()
+        for row in rows
+    ]
+
+
+def _wrapped(sentence: str, width: int, indent: int) -> list[str]:
+    """Return a sentence in lines of up to `width` characters, indented further after the first."""
+    return textwrap.wrap(
+        sentence,
+        max(width, 40),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _columns_cell(tensor: Input) -> str:
+    """Return an input's columns and notes as HTML; many columns are folded to a few until a reader unfolds them."""
+    names = escape(tensor.all())
+    if len(names) > BRIEF_WIDTH * 2:
+        names = _details(escape(tensor.few()), names)
+    return "<br>".join([names, *map(escape, tensor.notes)])
+
+
+def _details(summary: str, content: str) -> str:
+    return f'<details><summary style="cursor: pointer">{summary}</summary>{content}</details>'
+
+
+def _paragraph(content: str) -> str:
+    return f'<p style="margin: .6em 0">{content}</p>'
+
+
+def _table(first: str, last: str, rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """Return a table of tensors as HTML: name, type, shape, and HTML in the last column."""
+    style = "text-align: left; vertical-align: top; padding: .2em 1em .2em 0"
+    styles = [f"{style}; white-space: nowrap"] * 3 + [style]
+
+    def cells(tag: str, contents: Sequence[str]) -> str:
+        return "".join(
+            f'<{tag} style="{style}">{content}</{tag}>' for style, content in zip(styles, contents, strict=True)
+        )
+
+    body = "".join(f"<tr>{cells('td', (*map(escape, row[:3]), row[3]))}</tr>" for row in rows)
+    return (
+        f'<table style="color: inherit; margin: .6em 0"><thead><tr>{cells("th", (first, "type", "shape", last))}</tr>'
+        f"</thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _code(code: str) -> str:
+    """Return code as HTML, to be copied. It sets its own font, which a notebook would otherwise not keep."""
+    style = (
+        "font: .9em/1.4 monospace; margin: .4em 0; padding: .6em; overflow-x: auto; color: inherit; background: none; "
+        "border: 1px solid rgba(128, 128, 128, .4); border-radius: 4px"
+    )
+    return f'<pre style="{style}">{escape(code)}</pre>'
