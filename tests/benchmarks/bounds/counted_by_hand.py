@@ -61,7 +61,7 @@ def main():
             found[f"{name} {gpu.name}"] = {
                 **per_row,
                 "ratio": ratio(times, bus=False),
-                "way": launches[-1].arguments.get("WAY"),
+                "way": next((one.arguments["WAY"] for one in launches if "WAY" in one.arguments), None),
             }
     print(json.dumps(found))
 

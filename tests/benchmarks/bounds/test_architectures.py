@@ -24,8 +24,8 @@ CODED = ("T4", "L4", "H200")
 @pytest.fixture(scope="module")
 def counted():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "tests.benchmarks.counted_by_hand"]
-    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.benchmarks.bounds.counted_by_hand"]
+    root = Path(__file__).parents[3]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
