@@ -73,12 +73,12 @@ class Metric:
 
     @property
     def squared(self) -> bool:
-        """Whether the reduced distance is a sum of squares."""
+        """True if the reduced distance is a sum of squares."""
         return self.name in SQUARED
 
     @property
     def rough(self) -> bool:
-        """Whether compilers add differences in more than one way, so that sums may differ in the last places."""
+        """True if compilers add differences in more than one way, so that sums may differ in the last places."""
         return not self.squared and (self.weighted or self.name == "minkowski")
 
     @staticmethod

@@ -307,7 +307,7 @@ class RadiusNeighbors(Operation):
 
     @functools.cached_property
     def _few(self) -> bool:
-        """Whether few groups of points hold a neighbour of a row, estimated from a sample of the points."""
+        """Return whether few groups of points hold a neighbour of a row, estimated from a sample of the points."""
         if not self.search.bounded:
             return False
         within = (self._sample()[1] <= float(self._reduced_radius[0])).mean()
@@ -315,7 +315,7 @@ class RadiusNeighbors(Operation):
 
     @functools.cached_property
     def _by_products(self) -> bool:
-        """Whether matrix products find the neighbours and sum their targets, see `radius_sums.py`."""
+        """Return whether matrix products find the neighbours and sum their targets, see `radius_sums.py`."""
         if self.weights != "uniform" or self.metric not in SQUARED or not self.search.bounded:
             return False
         radius = float(self._reduced_radius[0])

@@ -71,7 +71,7 @@ class Search:
 
     @functools.cached_property
     def bounded(self) -> bool:
-        """Whether the search uses bounds, so that few points are visited."""
+        """True if the search uses bounds, so that few points are visited."""
         return bounded(self.points, self.neighbors, self.factor, self.metric, self.p)
 
     @functools.cached_property

@@ -40,7 +40,7 @@ MOST_COARSE = tl.constexpr(512)
 
 @dataclass(frozen=True)
 class SearchShape:
-    """What is searched and the block of a program: the compile-time argument SEARCH of kernels that search.
+    """The points that are searched and the block of a program: the compile-time argument SEARCH of kernels that search.
 
     Without groups a program visits all points for several rows. With groups, which have bounds, it has one row. `fine`
     is 0, or the number of points for each entry of `finer`; a bound is then of `tile` points.
