@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.docker.autoscaling import SCALING, Rule, Trigger, deployed, flaps, follows_s, rate_at, simulate, waiting
-from triton_regressors.commands.deploy import SHARE
+from triton_regressors.deploy.sizing import SHARE
 
 LOADS = [50.0 * step for step in range(1, 65)]
 """Requests per second of all clients, from much less than one replica's rate to the rate of five."""

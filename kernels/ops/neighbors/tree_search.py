@@ -27,7 +27,7 @@ import torch
 
 from ...format.errors import PlanError
 from .bounds import MAX_NEIGHBORS
-from .distances import SQUARED, reference_finish, reference_reduced_distances, reference_to_each
+from .distances import SQUARED, reference_reduced_distances, reference_to_each
 
 BOX_METRICS = ("euclidean", "manhattan", "chebyshev", "minkowski")
 """The metrics for which a kd-tree's search is repeated; minkowski's power must be a whole number."""
@@ -133,7 +133,9 @@ def node_bounds(x: torch.Tensor, tree: SearchTree, metric: str, p: float) -> tor
     if len(bounds) == 2:
         nearest = [x[:, f, None].clamp(bounds[0, f], bounds[1, f]) for f in range(features)]
         return reference_to_each(x, torch.stack(nearest), factor, metric, p)
-    distance = reference_finish(reference_reduced_distances(x, bounds[0], factor, metric, p), metric, p)
+    distance = reference_reduced_distances(x, bounds[0], factor, metric, p)
+    if metric in SQUARED:  # scikit-learn's square root and NumPy's are correctly rounded; torch's is not on each CPU
+        distance = torch.from_numpy(np.sqrt(distance.numpy()))
     low = (distance - torch.from_numpy(np.require(tree.radii, requirements=["C", "W"]))).clamp(min=0.0)
     return low * low if metric in SQUARED else low
 

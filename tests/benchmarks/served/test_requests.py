@@ -51,4 +51,4 @@ def test_the_table_holds_what_the_results_say():
     section = tables.markdown({"a-device": {"requests": document}})
     assert "| Ridge | 1 × 1 | 9,000 | 95% (95%–96%) | 2.50 | 1,500 | +40 | 3,000 |" in section
     assert "|  | 64 × 1 | 9,000 |" in section
-    assert "answers of the do-nothing model's requests: 16 × 1,024 90%." in section
+    assert "answers zeros reaches this share of the do-nothing model's requests: 16 × 1,024 90%." in section

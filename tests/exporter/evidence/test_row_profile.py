@@ -102,7 +102,7 @@ def test_training_rows_take_the_samples_place() -> None:
     profile = compile_estimator(model, sample=X[:5], profile=X).profile
     assert (profile.rows, profile.high.tolist()) == (40, [39, 78])
     assert profile.answers["y"].deciles[-1] == 39
-    with pytest.raises(ExportError, match=r"The profile must be \[rows, 2\]"):
+    with pytest.raises(ExportError, match=r"The profile has shape \(40, 1\); it must be two-dimensional, \[rows, 2\]"):
         compile_estimator(model, profile=X[:, :1])
 
 

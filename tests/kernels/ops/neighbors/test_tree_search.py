@@ -1,6 +1,7 @@
 """The repeated search of a tree: the points that scikit-learn's own tree finds if many are equally near."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,22 @@ def test_the_search_finds_the_points_of_scikit_learns_tree(
         distance, found = search(torch.from_numpy(rows), again, columns, metric, 3.0, neighbors)
     assert np.array_equal(found.numpy(), wanted)
     assert distance.isfinite().all()
+
+
+def test_the_bounds_of_balls_have_the_bits_of_their_definition() -> None:
+    """A bound that is 10⁻³² and not 0 sends the search to another of several equally near points."""
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, 2, (400, 5)).astype(np.float64)
+    tree = BallTree(places, leaf_size=1)
+    again, rows = as_search_tree(tree), places[:50]
+    found = tree_search.node_bounds(torch.from_numpy(rows), again, "euclidean", 2.0).numpy()
+    for row, bounds in zip(rows.tolist(), found, strict=True):
+        for centre, radius, bound in zip(again.bounds[0].tolist(), again.radii.tolist(), bounds, strict=True):
+            square = 0.0
+            for a, b in zip(row, centre, strict=True):
+                square += (a - b) * (a - b)
+            low = max(math.sqrt(square) - radius, 0.0)
+            assert bound == low * low
 
 
 def test_a_search_by_smallest_indices_finds_others() -> None:
