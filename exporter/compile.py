@@ -135,14 +135,14 @@ def compile_estimator(
             inputs,
             compared.sample,
             report(runner, asked, compared, terms, names, explain=not types.float32),
-            in_words(precision, limit, choices),
-            compared.nan_columns,
-            compared.nan_sample,
-            None if interval is None else interval.report,
-            names,
-            seen,
-            oracle.answers_column(compared.sample.X),
-            asked.booleans,
+            precision=in_words(precision, limit, choices),
+            nan_columns=compared.nan_columns,
+            nan_sample=compared.nan_sample,
+            interval=None if interval is None else interval.report,
+            columns=names,
+            profile=seen,
+            answers_column=oracle.answers_column(compared.sample.X),
+            boolean_columns=asked.booleans,
         )
         return whole, oracle, sums
 
