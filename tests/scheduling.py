@@ -17,7 +17,6 @@ TOGETHER = {
 SPLIT = {
     "tests/benchmarks/served/test_large_exports.py": 2,
     "tests/docs/test_examples.py": 4,
-    "tests/kernels/test_gpu_compile.py": 2,
     "tests/kernels/test_ops.py": 3,
 }
 """Files whose tests share nothing that is costly to make, and the number of pieces that they are cut into."""

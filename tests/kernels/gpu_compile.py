@@ -1,28 +1,30 @@
-"""Compiles every kernel launch of every op for a GPU, without one: `python -m tests.kernels.gpu_compile [PARTS]`.
+"""Compiles the kernel launches of every op for a GPU, without one: `python -m tests.kernels.gpu_compile [--all]`.
 
-The interpreter accepts Python that the Triton language's compiler does not. Launches are recorded instead of run, and
-each is compiled to machine code for compute capabilities 7.5, 8.0 and 9.0, from float32 to float32 as in a plan's only
-step, and for 9.0 from float64 to float64 as between steps. Every shape of the table of launch shapes is compiled for
-the GPU that it was measured on. None may take more shared memory than there is. TRITON_INTERPRET must not be set.
+The interpreter accepts Python that the Triton language's compiler does not. Launches are recorded instead of run:
+for compute capabilities 7.5, 8.0 and 9.0 from float32 to float32 as in a plan's only step, for 9.0 from float64 to
+float64 as between steps, and in every shape of the table of launch shapes for the GPU that it was measured on.
+TRITON_INTERPRET must not be set.
 
-Without an argument the program compiles all launches. With a number of parts it reads the number of one part after
-another from standard input, compiles it, and prints one line of JSON for each.
+The compiler's front end generates code for every launch. Launches that together hold all of that code are compiled
+to machine code (`chosen`), and with `--all` every launch is. None may take more shared memory than there is.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
+import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 import torch
 import triton
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
@@ -121,8 +123,8 @@ def launched_by(work: Callable[[], None]) -> list[tuple[JITFunction[Any], dict[s
     return launches
 
 
-def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> Any:
-    """Compile one launch for a compute capability, as the launcher would specialise it."""
+def source_of(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any]) -> ASTSource:
+    """Return what is compiled for a compute capability, as the launcher would specialise it."""
     constant = {p.name for p in kernel.params if p.is_constexpr}
     signature, constants, attributes = {}, {}, {}
     for index, (name, value) in enumerate(arguments.items()):
@@ -140,8 +142,24 @@ def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, 
         constants["PRECISION"] = "bf16x6" if capability >= 80 else "ieee"
     if "MATRIX_UNITS" in constants:
         constants["MATRIX_UNITS"] = capability >= 80
-    source = (GluonASTSource if kernel.is_gluon() else ASTSource)(kernel, signature, constants, attributes)
+    return (GluonASTSource if kernel.is_gluon() else ASTSource)(kernel, signature, constants, attributes)
+
+
+def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> Any:
+    """Compile one launch to machine code."""
+    source = source_of(capability, kernel, arguments)
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def generate_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> str:
+    """Return the code that the compiler's front end generates for one launch."""
+    source, target = source_of(capability, kernel, arguments), GPUTarget("cuda", capability, 32)
+    backend, context = make_backend(target), ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    known = backend.parse_options(options | source.parse_options())
+    functions, modules = backend.get_codegen_implementation(known), backend.get_module_map()
+    return str(source.make_ir(target, known, functions, modules, context))
 
 
 def signature_of(kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> tuple[Any, ...]:
@@ -155,7 +173,7 @@ def signature_of(kernel: JITFunction[Any], arguments: dict[str, Any], options: d
 
 
 def launches() -> list[Launch]:
-    """Return every launch to compile, each once, with the compute capability to compile it for."""
+    """Return launches that use every kernel and branch, each once, with the capability to compile it for."""
     found: dict[tuple[Any, ...], Launch] = {}
     kinds = ((torch.float32, list(TARGETS[:-1]), ROWS), (torch.float64, [TARGETS[-1]], ROWS))
     others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
@@ -168,8 +186,70 @@ def launches() -> list[Launch]:
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    known = [*found.values(), *tabled(), *in_parts(), *gathered(), *resident(), *on_smaller_gpus()]
-    return [*known, *of_few_rows(), *of_wide_distances(), *bounded_for_few_rows(), *of_many_rows(), *on_hopper()]
+    known = [*found.values(), *in_parts(), *gathered(), *resident(), *of_few_rows()]
+    return [*known, *bounded_for_few_rows(), *of_many_rows()]
+
+
+def at_the_limit() -> list[Launch]:
+    """Return launches in shapes that the shared memory of a GPU decides."""
+    return [*tabled(), *on_smaller_gpus(), *of_wide_distances(), *on_hopper()]
+
+
+class Contents(NamedTuple):
+    """What is in the code of a launch, and how much it takes."""
+
+    shown: set[tuple[Any, ...]]
+    """Lines of source for which there is code, the kernel, and the types of its matrix products, for each capability.
+
+    The compiler uses other instructions for products on each capability. Lines are the same on all.
+    """
+    instructions: float
+    """About how many instructions a thread gets."""
+    operand_bytes: int
+    """The bytes of the factors of the largest product in all stages of a pipeline."""
+
+
+def contents(launch: Launch) -> Contents:
+    """Return what is in the code of a launch."""
+    capability, kernel, _, options = launch
+    shown: set[tuple[Any, ...]] = {(kernel.__name__, capability)}
+    elements = operand_bytes = 0
+    for line in generate_for(*launch).splitlines():
+        if place := re.search(r'loc\("([^"]+)":(\d+)', line):
+            shown.add(place.groups())
+        tensors = re.findall(r"tensor<([\dx]+)x(?:[a-z]+(\d+)|!)", line)
+        shapes = [[int(size) for size in shape.split("x")] for shape, _ in tensors]
+        if " tt.dot " in line:
+            shown.add(
+                (kernel.__name__, capability, *re.findall(r"(?<=inputPrecision = )\w+|(?<=x)[a-z]+\d+(?=>)", line))
+            )
+            elements += math.prod(shapes[0]) * shapes[1][-1] // (16 if capability >= 80 else 1)
+            factors = zip(shapes[:2], tensors, strict=False)
+            operand_bytes = max(operand_bytes, sum(math.prod(shape) * int(bits) // 8 for shape, (_, bits) in factors))
+        elif shapes:
+            elements += math.prod(shapes[-1])
+    instructions = 1000 + elements / (32 * options.get("num_warps", 4))
+    return Contents(shown, instructions, operand_bytes * options.get("num_stages", 3))
+
+
+def chosen(known: Sequence[Launch], always: Sequence[Launch]) -> list[Launch]:
+    """Return launches that together show all that the known ones do.
+
+    They are those of `always`, the launch with the largest products of each kernel and capability, whose shared memory
+    is in question, and small ones: the next is the one that shows most that is new for its instructions.
+    """
+    left = [(launch, contents(launch)) for launch in known]
+    multiply = [each for each in left if each[1].operand_bytes and is_limited(each[0])]
+    by_size = sorted(multiply, key=lambda each: each[1].operand_bytes)
+    largest = {(launch[0], launch[1].__name__): (launch, inside) for launch, inside in by_size}
+    found = [*always, *(launch for launch, _ in largest.values())]
+    all_inside = [*(contents(launch) for launch in always), *(inside for _, inside in largest.values())]
+    seen = set().union(*(inside.shown for inside in all_inside))
+    while left := [each for each in left if not each[1].shown <= seen]:
+        launch, inside = max(left, key=lambda each: len(each[1].shown - seen) / each[1].instructions)
+        seen |= inside.shown
+        found.append(launch)
+    return found
 
 
 def on_smaller_gpus() -> Iterator[Launch]:
@@ -331,41 +411,36 @@ def tabled() -> Iterator[Launch]:
                         yield (int(gpu.replace(".", "")), *launch)
 
 
+def is_limited(launch: Launch) -> bool:
+    """Return whether a launch has to fit.
+
+    Where shared memory chooses the shape, only that of wide distances is one that a GPU gets.
+    """
+    _, kernel, arguments, _ = launch
+    by_memory = kernel.__name__ in BY_SHARED_MEMORY or arguments.get("WAY") == "digits"
+    return not by_memory or (arguments.get("METRIC") == "euclidean" and arguments.get("PROFILE") == "exp")
+
+
 def fault(launch: Launch) -> str:
     """Return the fault of a launch's machine code, or nothing."""
-    capability, kernel, arguments, options = launch
-    compiled = compile_for(capability, kernel, arguments, options)
+    capability, kernel, *_ = launch
+    compiled = compile_for(*launch)
     if not compiled.asm["cubin"]:
         return f"{kernel.__name__} gave no machine code for {capability}"
     shared, most = compiled.metadata.shared, SHARED_BYTES[max(known for known in SHARED_BYTES if known <= capability)]
-    by_memory = kernel.__name__ in BY_SHARED_MEMORY or arguments.get("WAY") == "digits"  # which chooses its shape
-    of_distances = arguments.get("METRIC") == "euclidean" and arguments.get("PROFILE") == "exp"  # likewise
-    if shared > most and (of_distances or not by_memory):
+    if shared > most and is_limited(launch):
         return f"{kernel.__name__} takes {shared:,} bytes of shared memory, and there are {most:,} on {capability}"
     return ""
 
 
-def compile_part(known: Sequence[Launch], part: int, parts: int) -> dict[str, Any]:
-    """Compile every `parts`-th launch from the number `part` on, and return the compiled launches and their faults."""
-    own = known[part::parts]
-    return {
-        "launches": len(own),
-        "all_launches": len(known),
-        "all_kernels": sorted({kernel.__name__ for _, kernel, *_ in known}),
-        "faults": [found for launch in own if (found := fault(launch))],
-    }
-
-
 def main() -> int:
-    """Compile all launches, or each part that is asked for, and print them."""
-    known = launches()
-    if sys.argv[1:]:
-        for line in sys.stdin:
-            print(json.dumps(compile_part(known, int(line), int(sys.argv[1]))), flush=True)
-        return 0
-    found = compile_part(known, 0, 1)
-    print("\n".join(found["faults"]) or f"compiled {len(known)} launches of {len(found['all_kernels'])} kernels")
-    return 1 if found["faults"] else 0
+    """Compile, and print the faults or the kernels; the exit code is 1 if there is a fault."""
+    known, always = launches(), at_the_limit()
+    compiled = [*known, *always] if "--all" in sys.argv else chosen(known, always)
+    faults = [found for launch in compiled if (found := fault(launch))]
+    names = sorted({kernel.__name__ for _, kernel, *_ in compiled})
+    print("\n".join(faults) or f"compiled {len(compiled)} launches of {len(names)} kernels: {', '.join(names)}")
+    return bool(faults)
 
 
 if __name__ == "__main__":
