@@ -49,7 +49,7 @@ def ask(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
     if unanswered is not None:
         name = type(estimator).__name__
         raise ExportError(
-            f"Cannot export {name}: its lowering returns the output {unanswered}, and nothing asks the estimator for it. "
-            f"Register a function that does with @triton_regressors.answers({name})."
+            f"Cannot export {name}: its lowering returns the output {unanswered}, and nothing asks the estimator for "
+            f"it. Register a function that does with @triton_regressors.answers({name})."
         )
     return found
