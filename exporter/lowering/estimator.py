@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from triton_regressors.exporter.boosters import fitted
+from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.registry import find_answers
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
@@ -39,7 +40,16 @@ def ask(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
     """
     answering = find_answers(estimator)
     if answering is not None:
-        return answering(estimator, table, outputs)
-    if "std" in outputs:
-        return dict(zip(("y", "std"), estimator.predict(table, return_std=True), strict=True))
-    return {"y": estimator.predict(table)}
+        found = answering(estimator, table, outputs)
+    elif "std" in outputs:
+        found = dict(zip(("y", "std"), estimator.predict(table, return_std=True), strict=True))
+    else:
+        found = {"y": estimator.predict(table)}
+    unanswered = next((output for output in outputs if output not in found), None)
+    if unanswered is not None:
+        name = type(estimator).__name__
+        raise ExportError(
+            f"Cannot export {name}: its lowering returns the output {unanswered}, and nothing asks the estimator for "
+            f"it. Register a function that does with @triton_regressors.answers({name})."
+        )
+    return found

@@ -9,15 +9,17 @@ A lowering reads a fitted estimator and adds the operations of its `predict` or 
         return builder.affine(x, estimator.weights_, estimator.bias_)
 
 `x` is the value that the estimator reads and `builder` a `triton_regressors.exporter.lowering.builder.Builder`. A
-regressor with further outputs returns a dict of values, such as `{"y": mean, "std": std}`. The export measures every
+regressor with further outputs returns a dict of values, such as `{"y": mean, "std": std}`. A setting without a lowering
+is refused: `raise builder.refuse(estimator, reason)` names the step and ends the sentence. The export measures every
 plan against the estimator's own answers before anything is written, so a wrong lowering is refused.
 
 A class of a library that may not be installed is registered by its qualified name, which imports nothing:
 
     @lowers("xgboost.sklearn.XGBRegressor")
 
-An export is measured against `predict`, unless a function with other answers is registered beside the lowering, with
-`answers`. An estimator that hands its rows to another one registers that one's answers, for example.
+An export is measured against `predict`, and `std` against `predict(X, return_std=True)`, unless a function with other
+answers is registered beside the lowering, with `answers`. It answers every output that it is asked for. An estimator
+that hands its rows to another one registers that one's answers, for example.
 
 A subclass of a registered class is lowered as that class if it computes the same. It may have attributes and methods of
 its own. It may override only methods that match `UNRELATED` and methods that the lowering does not cover, such as a

@@ -2,8 +2,8 @@
 
 An operation names a default for every model, which any GPU can launch. `launch_shapes.json` holds shapes that were
 measured to be faster, by compute capability, operation and the model's shape class. `python -m
-benchmarks.gpu.launch_shapes` measures and writes the part of the GPU that it runs on. On other GPUs the defaults hold;
-nothing is measured while serving.
+benchmarks.gpu.launch_shapes` measures and writes the part of the GPU that it runs on, which all GPUs of its compute
+capability use. On other GPUs the defaults hold; nothing is measured while serving.
 
 No shape of the table changes a bit of an answer. The values that fix the order of a sum of floats follow from the model
 alone and are not in the table. The table holds the rows of a program, its warps and its stages, and only values with

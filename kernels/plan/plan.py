@@ -55,7 +55,10 @@ class Operation(ABC):
     """
 
     PRECISIONS: ClassVar[tuple[str, ...]] = ("float64",)
-    """The precisions of this kind's kernels, the most exact first; if there are several, `precision` is a field."""
+    """The precisions of this kind's kernels, from the most exact to the cheapest, which an export tries first.
+
+    If there are several, `precision` is a field.
+    """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

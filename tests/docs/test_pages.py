@@ -65,6 +65,14 @@ def test_every_file_they_link_to_exists():
             assert ((ROOT / name).parent / link).exists(), f"{name}: {link}"
 
 
+def test_every_path_that_contributing_names_exists():
+    """A path begins with a folder of the repository; it may be a pattern."""
+    paths = re.findall(r"`([a-z]+/[\w/.*]*)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    paths = [path for path in paths if (ROOT / path.partition("/")[0]).is_dir()]
+    assert len(paths) > 40
+    assert [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
 def test_the_entry_page_lists_every_other():
     listed = set(re.findall(r"\]\(([a-z_]+\.md)\)", TEXTS["docs/index.md"]))
     assert {name.removeprefix("docs/") for name in TEXTS} - {"README.md", "index.md"} == listed

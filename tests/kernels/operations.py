@@ -27,6 +27,9 @@ from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan
 
 SENTINEL = 12345.0
 
+ROUNDING = {"float32": 2.0**-24}
+"""The relative error of a rounding at precisions that are less exact than float64 here."""
+
 
 def affine(features: int, targets: int = 1, seed: int = 0, function: str = "identity") -> Affine:
     rng = np.random.default_rng(seed)
@@ -193,6 +196,11 @@ def magnitude(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
 def summands(op: Operation) -> int:
     """Return roughly how many numbers are added up for one output."""
     return max((array.shape[-2] if name == "weight" else array.shape[-1] for name, array in op.arrays()), default=1)
+
+
+def rounding(op: Operation) -> float:
+    """Return the relative error of a rounding at the operation's precision."""
+    return ROUNDING.get(getattr(op, "precision", "float64"), 2.0**-53)
 
 
 def run_plan(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:

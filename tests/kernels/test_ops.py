@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from tests.kernels import operations
 from tests.kernels.examples import examples
-from tests.kernels.operations import OPERATIONS, inputs_for, magnitude, run_kernel, run_on_cpu, run_reference, summands
+from tests.kernels.operations import (
+    OPERATIONS,
+    inputs_for,
+    magnitude,
+    rounding,
+    run_kernel,
+    run_on_cpu,
+    run_reference,
+    summands,
+)
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops import kinds
 from triton_regressors.kernels.ops.columns.columns import Columns
@@ -53,8 +62,7 @@ def check(op: Operation, arrays: list[np.ndarray], device: torch.device) -> None
     expected = run_reference(op, double)
     assert expected.dtype == np.float64
     assert np.array_equal(run_reference(op, arrays), expected)
-    rounding = 2.0**-24 if getattr(op, "precision", "float64") == "float32" else 2.0**-53
-    allowed = 2 * (summands(op) + 8) * rounding * magnitude(op, double)
+    allowed = 2 * (summands(op) + 8) * rounding(op) * magnitude(op, double)
     on_cpu = run_on_cpu(op, double)
     assert np.array_equal(run_on_cpu(op, arrays), on_cpu)
     assert (np.abs(on_cpu - expected) <= allowed).all()
@@ -252,8 +260,7 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
             return 1e-11 * (parts @ np.abs(op.weight) + 10.0 ** (op.coefficients.shape[2] - 1))
         case Elementwise() | Power() | RowNorm():
             return 2 * (max(array.shape[1] for array in arrays) + 8) * 2.0**-53 * size
-    rounding = 2.0**-24 if getattr(op, "precision", "float64") == "float32" else 2.0**-53  # a CPU reads the same tables
-    return 2 * (summands(op) + 8) * rounding * magnitude(op, arrays)
+    return 2 * (summands(op) + 8) * rounding(op) * magnitude(op, arrays)  # a CPU reads the same tables
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -344,7 +351,7 @@ WRONG: dict[str, tuple[Operation, tuple[int, ...], str]] = {
     "quadratic precision": (
         Quadratic(W(3), W(3), W((1, 3, 3)), W((1, 3)), W(1), precision="half"),
         (3,),
-        "quadratic: precision must be one of ('float64', 'float32'), not 'half'.",
+        f"quadratic: precision must be one of {Quadratic.PRECISIONS}, not 'half'.",
     ),
 }
 

@@ -52,7 +52,7 @@ from .launch import (
 )
 from .pairs_host import NO_WEIGHT, fits, tables
 from .pairs_kernel import sums_of_pairs_kernel
-from .parts import PART_POINTS, part_count, sum_of_parts
+from .parts import least_points, part_count, sum_of_parts
 from .row_digits import rows_as_digits
 from .sum_kernel import pairwise_affine_kernel
 
@@ -131,7 +131,7 @@ class PairwiseAffine(Contraction, PointFunction):
     def in_steps(self) -> tuple[Operation, ...]:
         """Return the sum in parts and the step that adds them up, if there are more points than a part has."""
         points, targets = self.weight.shape
-        if self.parts > 1 or points <= PART_POINTS[self.precision]:
+        if self.parts > 1 or points <= least_points(self.precision):
             return (self,)
         parts = part_count(points, targets, self.precision)
         if self.precision != "float64":  # parts of whole blocks may be fewer

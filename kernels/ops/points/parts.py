@@ -10,17 +10,19 @@ import numpy as np
 
 from ..linear.affine import Affine
 
-PART_POINTS = {"float64": 1024, "ten digits": 128, "float32 pairs": 128, "float32": 128}
-"""The fewest points of a part, by precision, before rounding up to whole blocks."""
-
 MOST_PARTS = 64
 MOST_SUMS = 512
 """The most sums of all parts and targets, which are written to memory and read again."""
 
 
+def least_points(precision: str) -> int:
+    """Return the fewest points of a part, before rounding up to whole blocks."""
+    return 1024 if precision == "float64" else 128
+
+
 def part_count(points: int, targets: int, precision: str) -> int:
     """Return the number of parts of a sum; whole blocks of points may need fewer."""
-    parts = -(-points // PART_POINTS[precision])
+    parts = -(-points // least_points(precision))
     return parts if precision == "float64" else min(parts, MOST_PARTS, max(MOST_SUMS // targets, 2))
 
 

@@ -193,6 +193,36 @@ def test_what_a_model_answers_can_be_registered_beside_its_lowering(monkeypatch:
         assert report.outputs["y"].within(1e-6)  # its own lie 0.02 away
 
 
+def test_an_output_that_nothing_asks_for_is_refused_until_its_answers_are_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(_LOWERINGS, Distant, None)
+    monkeypatch.setitem(_ANSWERS, Distant, None)
+    del _ANSWERS[Distant]
+
+    @lowers(Distant)
+    def lower(estimator: Any, x: Any, builder: Any) -> Any:
+        y = builder.affine(x, estimator.coef_, estimator.intercept_)
+        return {"y": y, "odds": builder.elementwise(y, "exp")}
+
+    model = make_pipeline(StandardScaler(), Distant()).fit(X, y)
+    sentence = (
+        "Cannot export Distant: its lowering returns the output odds, and nothing asks the estimator for it. "
+        "Register a function that does with @triton_regressors.answers(Distant)."
+    )
+    for sample in (X, None):
+        with pytest.raises(ExportError) as raised:
+            compile_estimator(model, sample=sample)
+        assert str(raised.value) == sentence
+
+    @answers(Distant)
+    def answer(estimator: Any, table: Any, outputs: Any) -> dict[str, Any]:
+        found = Ridge.predict(estimator, table)
+        return {"y": found, "odds": np.exp(found)}
+
+    assert compile_estimator(model, sample=X).report.outputs["odds"].within(1e-5)
+
+
 class Halving(Pipeline):
     """Predicts otherwise than its last step does."""
 

@@ -321,7 +321,7 @@ WRONG = {
     "precision": (
         dense_layers(3, 4, 1, precision="half"),
         (3,),
-        "dense_layers: precision must be one of ('float64', 'int8', 'float16'), not 'half'.",
+        f"dense_layers: precision must be one of {DenseLayers.PRECISIONS}, not 'half'.",
     ),
 }
 
