@@ -1,4 +1,4 @@
-"""Compiles the kernel launches of every op for a GPU, without one: `python -m tests.kernels.gpu_compile [--all]`.
+"""Compiles the kernel launches of every op for a GPU, without one: `python -m tests.kernels.gpu_compile [PARTS | all]`.
 
 The interpreter accepts Python that the Triton language's compiler does not. Launches are recorded instead of run:
 for compute capabilities 7.5, 8.0 and 9.0 from float32 to float32 as in a plan's only step, for 9.0 from float64 to
@@ -6,12 +6,16 @@ float64 as between steps, and in every shape of the table of launch shapes for t
 TRITON_INTERPRET must not be set.
 
 The compiler's front end generates code for every launch. Launches that together hold all of that code are compiled
-to machine code (`chosen`), and with `--all` every launch is. None may take more shared memory than there is.
+to machine code (`chosen`); with `all` every launch is. None may take more shared memory than there is.
+
+With a number of parts the program reads the number of one part of these launches after another from standard input,
+compiles it, and prints one line of JSON for each.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 import sys
@@ -433,14 +437,29 @@ def fault(launch: Launch) -> str:
     return ""
 
 
+def compile_part(known: Sequence[Launch], part: int, parts: int) -> dict[str, Any]:
+    """Compile every `parts`-th launch from the number `part` on, and return the compiled launches and their faults."""
+    own = known[part::parts]
+    return {
+        "launches": len(own),
+        "all_launches": len(known),
+        "all_kernels": sorted({kernel.__name__ for _, kernel, *_ in known}),
+        "faults": [found for launch in own if (found := fault(launch))],
+    }
+
+
 def main() -> int:
-    """Compile, and print the faults or the kernels; the exit code is 1 if there is a fault."""
+    """Compile the launches, or each part of them that is asked for, and print the faults."""
+    asked = sys.argv[1] if sys.argv[1:] else ""
     known, always = launches(), at_the_limit()
-    compiled = [*known, *always] if "--all" in sys.argv else chosen(known, always)
-    faults = [found for launch in compiled if (found := fault(launch))]
-    names = sorted({kernel.__name__ for _, kernel, *_ in compiled})
-    print("\n".join(faults) or f"compiled {len(compiled)} launches of {len(names)} kernels: {', '.join(names)}")
-    return bool(faults)
+    known = [*known, *always] if asked == "all" else chosen(known, always)
+    if asked.isdecimal():
+        for line in sys.stdin:
+            print(json.dumps(compile_part(known, int(line), int(asked))), flush=True)
+        return 0
+    found = compile_part(known, 0, 1)
+    print("\n".join(found["faults"]) or f"compiled {len(known)} launches of {len(found['all_kernels'])} kernels")
+    return 1 if found["faults"] else 0
 
 
 if __name__ == "__main__":

@@ -1,24 +1,58 @@
 """Every kernel compiles to GPU machine code, which the interpreter alone does not show."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tests.processes import running
 from triton_regressors.kernels.plan import plan as plan_module
 
 ROOT = Path(__file__).parents[2]
 KERNELS = Path(plan_module.__file__).parents[1]
 COMPILES = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+PARTS = 12
+"""The number of parts. One takes some 25 s of a processor, and the first 100 s more, which choose the launches."""
+Part = Callable[[int], dict[str, Any]]
 
 
-def test_every_kernel_compiles_for_every_gpu_generation() -> None:
-    command = [sys.executable, "-m", "tests.kernels.gpu_compile"]
-    done = subprocess.run(command, cwd=ROOT, env=COMPILES, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def part() -> Iterator[Part]:
+    """part(number) returns the report of a process that compiles one part of the launches.
+
+    One process answers for all parts, since choosing the launches takes longer than a part.
+    """
+    command = [sys.executable, "-m", "tests.kernels.gpu_compile", str(PARTS)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with running(command, cwd=ROOT, env=COMPILES, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, answers = process.stdin, process.stdout
+
+        def compiled(number: int) -> dict[str, Any]:
+            print(number, file=asked, flush=True)
+            answer = answers.readline()
+            assert answer, "the process that compiles has ended; its error is above"
+            found: dict[str, Any] = json.loads(answer)
+            return found
+
+        yield compiled
+
+
+@pytest.mark.parametrize("number", range(PARTS))
+def test_every_kernel_compiles_for_every_gpu_generation(part: Part, number: int) -> None:
+    """The parts together are all chosen launches, and these use each kernel that there is."""
+    found = part(number)
+    assert found["faults"] == []
+    assert found["launches"] == len(range(number, found["all_launches"], PARTS)) > 0
     files = [path for path in KERNELS.rglob("*.py") if path.name != "upload.py"]
     written = sum(path.read_text(encoding="utf-8").count("_kernel(\n") for path in files)
-    assert len(done.stdout.partition("kernels: ")[2].split(", ")) == written
+    assert len(found["all_kernels"]) == written
 
 
 def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
