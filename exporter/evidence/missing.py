@@ -2,13 +2,14 @@
 
 An estimator's support of NaN depends on its parts and on its training data, so the estimator is asked. Rows get NaN in
 sets of columns, and a set is allowed if `predict` does not raise and gives a finite answer. A set that fails is halved,
-for a limited number of questions; columns that are undecided by then are not allowed. Columns in which rows of the
-sample itself hold NaN are allowed in any case: the entry is verified on these rows, or not written.
+for a limited number of questions; columns that are undecided by then are not allowed. Columns for which the plan
+answers NaN are not asked about. Columns in which rows of the sample itself hold NaN are allowed in any case: the entry
+is verified on these rows, or not written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from triton_regressors.kernels.format.inputs import INTEGERS, Inputs
 
 QUESTIONS = 64
 ROWS = 64
+COLUMNS_AT_ONCE = 1024
 
 
 def nan_columns(
@@ -76,7 +78,7 @@ def nan_columns(
         kept = Sample(sample.X[with_nan], expected, sample.drawn, rounded)
         return given.tolist(), kept, closed_by_ties
 
-    columns = np.union1d(_search(every, takes), given)
+    columns = np.union1d(_search(_answered(runner, oracle.outputs, complete[0], every), takes), given)
     if not len(columns):
         return [], nothing, closed_by_ties
     rng = np.random.default_rng(0)
@@ -91,6 +93,18 @@ def nan_columns(
     expected = {name: values[alike] for name, values in expected.items()}
     kept = Sample(rows[alike], expected, sample.drawn, expected)
     return columns.tolist(), kept, closed_by_ties
+
+
+def _answered(runner: Runner, outputs: Sequence[str], row: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return the columns for which the plan's answers are finite if that column alone of the row `[n]` is NaN."""
+    found = []
+    for start in range(0, len(columns), COLUMNS_AT_ONCE):
+        part = columns[start : start + COLUMNS_AT_ONCE]
+        rows = np.tile(row, (len(part), 1))
+        rows[np.arange(len(part)), part] = np.nan
+        answers = np.column_stack(list(runner.predict(rows, outputs).values()))
+        found.append(part[np.isfinite(answers).all(axis=1)])
+    return np.concatenate(found)
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:
