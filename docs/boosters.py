@@ -32,7 +32,7 @@ from unittest import mock
 import numpy as np
 
 from tests.exporter.adversarial import adversarial_rows, edges_of, in_float64
-from tests.exporter.cases import CASES, Case
+from tests.exporter.catalogue.cases import CASES, Case
 from triton_regressors.exporter.compile import Compilation, compile_estimator
 from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.lowering.lower import Lowered, lower

@@ -39,8 +39,8 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators, get_tags
 
-from tests.exporter.cases import CASES, Case
-from tests.exporter.catalogue import ROWS as MADE_ROWS
+from tests.exporter.catalogue.case import ROWS as MADE_ROWS
+from tests.exporter.catalogue.cases import CASES, Case
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.compile import Compilation

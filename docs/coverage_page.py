@@ -26,8 +26,8 @@ from docs.coverage import (
     subject,
     walk,
 )
-from tests.exporter.cases import CASES
-from tests.exporter.catalogue import ROWS as MADE_ROWS
+from tests.exporter.catalogue.case import ROWS as MADE_ROWS
+from tests.exporter.catalogue.cases import CASES
 
 PEERS = ("skl2onnx", "hummingbird-ml", "treelite")
 
@@ -37,7 +37,7 @@ INTRODUCTION = """# What is covered, measured
 
 Made by `python -m docs.coverage write` from `docs/coverage.json`; do not edit.
 
-Each row below is an answer of a case of the test catalogue (`tests/exporter/cases.py`): an estimator with its options,
+Each row below is an answer of a case of the catalogue (`tests/exporter/catalogue/`): an estimator with its options,
 fitted on small data, is compiled to a plan, and the plan's Triton-language kernels answer {rows} rows. The estimator
 was fitted on half of these rows; the other half are moved away from them, and may hold categories that it never saw.
 The rows are float64, as users hold them. "Input" is the exporter's choice for an entry's numbers: FP32 if rounding the

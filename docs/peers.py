@@ -43,7 +43,7 @@ from sklearn.linear_model import ARDRegression, BayesianRidge
 from sklearn.neighbors import KNeighborsRegressor, KNeighborsTransformer, RadiusNeighborsRegressor
 
 from docs.coverage import ROWS, WRONG, record, rounded, show_progress, versions_of, walk
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from triton_regressors.kernels.format.parity import measure, units
 
 SECONDS = 60.0

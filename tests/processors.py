@@ -32,7 +32,7 @@ QUADRATICS = ("quadratic 5 to 2 in float32", "quadratic 33 to 1 in float32")
 
 def tried(core_type: str, names: Iterable[str]) -> dict[str, Any]:
     """Return what `measured` finds in a process where OpenBLAS has that core type."""
-    from tests.exporter.cases import CASES
+    from tests.exporter.catalogue.cases import CASES
 
     estimators = pickle.dumps({name: CASES[name].fitted() for name in names})
     given = {"OPENBLAS_CORETYPE": core_type, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -79,7 +79,7 @@ def _hash(parts: Iterable[str | np.ndarray]) -> str:
 
 
 def _picklable(name: str) -> bool:
-    from tests.exporter.cases import CASES
+    from tests.exporter.catalogue.cases import CASES
 
     try:
         return bool(pickle.dumps(CASES[name].fitted()))
@@ -92,7 +92,7 @@ def main() -> int:
     if sys.argv[1:] == ["measured"]:
         json.dump(measured(pickle.load(sys.stdin.buffer)), sys.stdout)
         return 0
-    from tests.exporter.cases import CASES
+    from tests.exporter.catalogue.cases import CASES
 
     names = [name for name in CASES if _picklable(name)]
     first, bad = None, False

@@ -26,7 +26,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from tests.docker.process import Process, started
 from tests.documents import golden_of
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from tests.processes import processes_with, running
 from triton_regressors import export
 from triton_regressors.kernels.entry import read_document, write_document

@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from docs import coverage, coverage_page, peers
-from tests.exporter.cases import CASES, Case
-from tests.exporter.compiled import compiled
+from tests.exporter.catalogue.cases import CASES, Case
+from tests.exporter.catalogue.compiled import compiled
 
 MEASURE = "run `python -m docs.coverage measure`, or with `--only NAME`, and `python -m docs.coverage write`"
 

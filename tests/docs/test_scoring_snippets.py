@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from triton_regressors import export
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scoring.md").read_text()

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.exporter.cases import CASES, Case
-from tests.exporter.compiled import compiled, matrix
+from tests.exporter.catalogue.cases import CASES, Case
+from tests.exporter.catalogue.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.lowering.registry import lowerings, qualified_name

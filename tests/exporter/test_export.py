@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from tritonclient.grpc import model_config_pb2
 
 from tests.documents import golden_of
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from tests.exporter.conftest import Snapshot
 from tests.exporter.data import as_frame, diabetes, linnerud
 from triton_regressors import ExportError, export, lowers

@@ -1,4 +1,4 @@
-"""Every case of tests/exporter/cases.py through the real Triton server, against predict on the same float64 table.
+"""Every case of tests/exporter/catalogue/ through the real Triton server, against predict on the same float64 table.
 
     python -m tests.server.parity                 all cases and rentals.py, exit code 1 if any misses its promise
     python -m tests.server.parity --one-by-one    the same with each case as the entry that `export` writes
@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.documents import document
-from tests.exporter.cases import CASES
-from tests.exporter.compiled import compiled, matrix
+from tests.exporter.catalogue.cases import CASES
+from tests.exporter.catalogue.compiled import compiled, matrix
 from tests.kernels.operations import run_plan
 from tests.server.rentals import MODELS
 from tests.servers import triton_server
@@ -270,7 +270,7 @@ def main() -> None:
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in CASES]
     if unknown:
-        parser.error(f"there is no case {unknown[0]!r}; see tests/exporter/cases.py")
+        parser.error(f"there is no case {unknown[0]!r}; see tests/exporter/catalogue/")
     names = arguments.names or list(CASES)
     with Console(stderr=True).status("Fitting and exporting…") as status:
 

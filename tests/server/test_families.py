@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from tests.server.parity import take
 from tests.servers import triton_server
 from triton_regressors import export

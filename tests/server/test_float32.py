@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.documents import document_of
-from tests.exporter.cases_float32 import FITTED, FLOAT32, holed, mixed, numbers
+from tests.exporter.catalogue.cases_float32 import FITTED, FLOAT32, holed, mixed, numbers
 from tests.server.conftest import Unload
 from tests.server.models import MAX_ROWS
 from triton_regressors import export

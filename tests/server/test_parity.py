@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from tests.server import parity
 
 pytestmark = pytest.mark.server

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from tritonclient.utils import InferenceServerException
 
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from tests.server.snippets import run_snippets
 from tests.servers import triton_server
 from triton_regressors import export

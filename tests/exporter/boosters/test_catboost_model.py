@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from triton_regressors.exporter.boosters import catboost_model, catboost_trees
 from triton_regressors.exporter.boosters.catboost_model import (
     BUCKET,

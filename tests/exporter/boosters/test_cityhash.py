@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from catboost import Pool
 
-from tests.exporter.cases_catboost import catboost
+from tests.exporter.catalogue.cases_catboost import catboost
 from triton_regressors.exporter.boosters.catboost_model import category_hash
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.exporter.cases_lightgbm import lgbm, with_codes, with_missing
+from tests.exporter.catalogue.cases_lightgbm import lgbm, with_codes, with_missing
 from tests.exporter.data import small
 from triton_regressors.exporter.boosters.lightgbm_model import (
     NEAR_ZERO,

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.exporter.cases_lightgbm import lgbm, with_pandas_categories
+from tests.exporter.catalogue.cases_lightgbm import lgbm, with_pandas_categories
 from triton_regressors.exporter.boosters.lightgbm_model import read_model
 from triton_regressors.exporter.boosters.pandas_columns import pandas_columns
 

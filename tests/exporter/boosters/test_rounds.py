@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from docs.boosters import library_of
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from triton_regressors import ExportError
 from triton_regressors.exporter.boosters import rounds as parts
 from triton_regressors.exporter.boosters.rounds import joined, saved_in_parts

@@ -17,10 +17,10 @@ from sklearn.preprocessing import StandardScaler
 from xgboost import Booster as XGBoost
 from xgboost import XGBRegressor
 
-from tests.exporter.cases import CASES
-from tests.exporter.cases_catboost import catboost
-from tests.exporter.cases_lightgbm import lgbm
-from tests.exporter.cases_xgboost import SIZE
+from tests.exporter.catalogue.cases import CASES
+from tests.exporter.catalogue.cases_catboost import catboost
+from tests.exporter.catalogue.cases_lightgbm import lgbm
+from tests.exporter.catalogue.cases_xgboost import SIZE
 from tests.exporter.data import small
 from triton_regressors import ExportError, MissingExtra, extras, load_estimator
 from triton_regressors.exporter.boosters.skops_states import checked_models

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from xgboost import XGBRegressor
 
-from tests.exporter.cases import CASES
-from tests.exporter.cases_xgboost import SIZE
+from tests.exporter.catalogue.cases import CASES
+from tests.exporter.catalogue.cases_xgboost import SIZE
 from tests.exporter.data import small
 from triton_regressors import ExportError, export, load_estimator
 from triton_regressors.exporter.boosters.ubjson import parse_ubjson

@@ -9,8 +9,8 @@ import xgboost
 from xgboost import XGBRegressor
 
 from tests.exporter.adversarial import adversarial_rows
-from tests.exporter.cases import CASES
-from tests.exporter.cases_xgboost import SIZE, partly_missing
+from tests.exporter.catalogue.cases import CASES
+from tests.exporter.catalogue.cases_xgboost import SIZE, partly_missing
 from tests.exporter.data import small
 from triton_regressors.exporter.boosters.xgboost_model import XGBoostModel, read_xgboost
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT

@@ -21,8 +21,8 @@ from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
 from docs.boosters import compare, number_leaves
 from tests.exporter.adversarial import adversarial_rows, edges_of
-from tests.exporter.cases_catboost import CATEGORIES, catboost, tenants, with_holes
-from tests.exporter.cases_text import NUMERIC
+from tests.exporter.catalogue.cases_catboost import CATEGORIES, catboost, tenants, with_holes
+from tests.exporter.catalogue.cases_text import NUMERIC
 from triton_regressors.exporter.boosters import catboost as reading
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError

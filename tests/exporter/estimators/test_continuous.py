@@ -18,7 +18,7 @@ from sklearn.preprocessing import (
     SplineTransformer,
 )
 
-from tests.exporter.cases_continuous import positive, rising, stepped
+from tests.exporter.catalogue.cases_continuous import positive, rising, stepped
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.lowering.builder import Builder

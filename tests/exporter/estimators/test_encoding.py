@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.exporter.cases_encoding import categories
+from tests.exporter.catalogue.cases_encoding import categories
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.lowering.builder import Builder

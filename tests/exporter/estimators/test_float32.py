@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
 
-from tests.exporter.cases_float32 import FITTED, FLOAT32, Float32Case, boosted, holed, mixed, numbers, targets
+from tests.exporter.catalogue.cases_float32 import FITTED, FLOAT32, Float32Case, boosted, holed, mixed, numbers, targets
 from triton_regressors import export
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.compile import compile_estimator

@@ -16,7 +16,7 @@ from sklearn.linear_model import BayesianRidge, LinearRegression, PoissonRegress
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
 
-from tests.exporter.cases_encoding import holes
+from tests.exporter.catalogue.cases_encoding import holes
 from tests.exporter.estimators.test_encoding import ours
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.compile import compile_estimator

@@ -11,8 +11,8 @@ from lightgbm import Booster, Dataset, LGBMClassifier, LGBMModel, LGBMRanker, LG
 from lightgbm.basic import LightGBMError
 
 from docs.boosters import compare, count, library_of, variants
-from tests.exporter.cases import CASES
-from tests.exporter.cases_lightgbm import grouped, lgbm, with_codes, with_pandas_categories
+from tests.exporter.catalogue.cases import CASES
+from tests.exporter.catalogue.cases_lightgbm import grouped, lgbm, with_codes, with_pandas_categories
 from tests.exporter.data import several_targets, small
 from tests.kernels.operations import run_plan
 from triton_regressors import ExportError, load_estimator

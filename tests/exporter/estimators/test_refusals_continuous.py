@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, QuantileTransformer, SplineTransformer
 
-from tests.exporter.cases_continuous import rising, stepped
+from tests.exporter.catalogue.cases_continuous import rising, stepped
 from triton_regressors import ExportError
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.lowering.builder import Builder

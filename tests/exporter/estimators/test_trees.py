@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-from tests.exporter.cases_trees import with_categories
+from tests.exporter.catalogue.cases_trees import with_categories
 from tests.exporter.data import several_targets, small
 from tests.kernels.operations import run_plan
 from triton_regressors.exporter.estimators.trees import fitted_trees

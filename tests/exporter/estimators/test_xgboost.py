@@ -31,8 +31,8 @@ from xgboost.core import XGBoostError
 
 from docs.boosters import compare, count
 from tests.exporter.adversarial import adversarial_rows, edges_of
-from tests.exporter.cases import CASES
-from tests.exporter.cases_xgboost import CODES, SIZE, coded, mostly_zero, shops, words
+from tests.exporter.catalogue.cases import CASES
+from tests.exporter.catalogue.cases_xgboost import CODES, SIZE, coded, mostly_zero, shops, words
 from tests.exporter.data import small
 from triton_regressors import ExportError, load_estimator
 from triton_regressors.exporter.compile import compile_estimator

@@ -12,7 +12,7 @@ import skops.io
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 
-from tests.exporter.cases import CASES
+from tests.exporter.catalogue.cases import CASES
 from triton_regressors import ExportError
 from triton_regressors.defaults import MODEL_FILES
 from triton_regressors.exporter.files.loading import load_estimator

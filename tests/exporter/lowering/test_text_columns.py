@@ -14,9 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from tests.documents import golden_of
-from tests.exporter.cases import CASES
-from tests.exporter.cases_text import CITIES, JOBS, beside
-from tests.exporter.compiled import compiled, matrix
+from tests.exporter.catalogue.cases import CASES
+from tests.exporter.catalogue.cases_text import CITIES, JOBS, beside
+from tests.exporter.catalogue.compiled import compiled, matrix
 from triton_regressors import export
 from triton_regressors.__main__ import main
 from triton_regressors.exporter.compile import compile_estimator

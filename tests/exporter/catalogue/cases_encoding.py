@@ -29,7 +29,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVR
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import Data
 
 

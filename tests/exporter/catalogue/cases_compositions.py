@@ -31,9 +31,9 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import LinearSVR
 
-from tests.exporter.cases_regressors import LINEAR
-from tests.exporter.cases_transformers import SCALERS
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
+from tests.exporter.catalogue.cases_regressors import LINEAR
+from tests.exporter.catalogue.cases_transformers import SCALERS
 from tests.exporter.data import (
     as_frame,
     counts,

@@ -10,7 +10,7 @@ from sklearn.neural_network import BernoulliRBM, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import Data, column_target, counts, in_float32, linnerud, several_targets, small
 
 

@@ -34,7 +34,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import constant_column, counts, diabetes, far_from_zero, linnerud, several_targets, small
 
 # Scalers, alone and with columns that do not vary

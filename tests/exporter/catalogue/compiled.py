@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from tests.exporter.cases import CASES, Case
+from tests.exporter.catalogue.cases import CASES, Case
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.compile import compile_estimator
 

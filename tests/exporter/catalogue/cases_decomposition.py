@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KernelCenterer, MinMaxScaler, PolynomialFeatures, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import Data, far_from_zero, in_float32, linnerud, several_targets, small
 
 PROJECTIONS: dict[str, Any] = {

@@ -54,7 +54,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import LinearSVR
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import (
     column_target,
     counts,

@@ -22,7 +22,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import (
     Data,
     constant_column,

@@ -18,7 +18,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, PolynomialFeatures, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import Data, as_frame, column_target, counts, far_from_zero, linnerud, several_targets, small
 
 POLYNOMIAL = make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge())

@@ -16,8 +16,8 @@ from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from tests.exporter.cases_text import COMPLETE, NUMERIC, people
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
+from tests.exporter.catalogue.cases_text import COMPLETE, NUMERIC, people
 from tests.exporter.data import Data, counts, positive_counts, several_targets, small, targets_between
 
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-from tests.exporter.catalogue import add
+from tests.exporter.catalogue.case import add
 from tests.exporter.data import (
     Data,
     counts,

@@ -14,7 +14,7 @@ to ask it, float64. A case belongs to a family:
 import importlib
 from pathlib import Path
 
-from tests.exporter.catalogue import CASES, Case
+from tests.exporter.catalogue.case import CASES, Case
 
 for _path in sorted(Path(__file__).parent.glob("cases_*.py")):  # each adds its cases
     importlib.import_module(f"{__package__}.{_path.stem}")
