@@ -45,7 +45,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> int:
 
     def waiting(*arguments: object) -> None:
         write(*arguments)  # type: ignore[arg-type]
-        barrier.wait(60)
+        barrier.wait()
 
     monkeypatch.setattr(repositories, "write_version", waiting)
     return count
