@@ -9,7 +9,7 @@ is verified on these rows, or not written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def nan_columns(
     return columns.tolist(), kept, closed_by_ties
 
 
-def _answered(runner: Runner, outputs: Sequence[str], row: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _answered(runner: Runner, outputs: tuple[str, ...], row: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return the columns for which the plan's answers are finite if that column alone of the row `[n]` is NaN."""
     found = []
     for start in range(0, len(columns), COLUMNS_AT_ONCE):
