@@ -21,7 +21,6 @@ from triton_regressors.kernels.format.inputs import INTEGERS, Inputs
 
 QUESTIONS = 64
 ROWS = 64
-COLUMNS_AT_ONCE = 1024
 
 
 def nan_columns(
@@ -78,7 +77,9 @@ def nan_columns(
         kept = Sample(sample.X[with_nan], expected, sample.drawn, rounded)
         return given.tolist(), kept, closed_by_ties
 
-    columns = np.union1d(_search(_answered(runner, oracle.outputs, complete[0], every), takes), given)
+    # The plan answers a row for each column. More columns than questions would cost more than they spare.
+    asked = _answered(runner, oracle.outputs, complete[0], every) if len(every) <= QUESTIONS else every
+    columns = np.union1d(_search(asked, takes), given)
     if not len(columns):
         return [], nothing, closed_by_ties
     rng = np.random.default_rng(0)
@@ -97,14 +98,10 @@ def nan_columns(
 
 def _answered(runner: Runner, outputs: tuple[str, ...], row: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return the columns for which the plan's answers are finite if that column alone of the row `[n]` is NaN."""
-    found = []
-    for start in range(0, len(columns), COLUMNS_AT_ONCE):
-        part = columns[start : start + COLUMNS_AT_ONCE]
-        rows = np.tile(row, (len(part), 1))
-        rows[np.arange(len(part)), part] = np.nan
-        answers = np.column_stack(list(runner.predict(rows, outputs).values()))
-        found.append(part[np.isfinite(answers).all(axis=1)])
-    return np.concatenate(found)
+    rows = np.tile(row, (len(columns), 1))
+    rows[np.arange(len(columns)), columns] = np.nan
+    answers = np.column_stack(list(runner.predict(rows, outputs).values()))
+    return columns[np.isfinite(answers).all(axis=1)]
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:

@@ -1,5 +1,6 @@
 """`--import`: a user's module of the current directory registers a lowering before the estimator's file is read."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from triton_regressors.__main__ import main
-from triton_regressors.commands.lazy_imports import import_modules
+from triton_regressors.commands.lazy_imports import import_modules, loading
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.exporter.lowering.registry import _LOWERINGS, qualified_name
 from triton_regressors.kernels.entry import find_entry, read_document
@@ -145,3 +146,15 @@ def test_nothing_to_import_leaves_the_path_alone(monkeypatch, tmp_path):
     before = list(sys.path)
     import_modules(None)
     assert sys.path == before
+
+
+def test_garbage_collection_leaves_alone_what_is_imported_and_then_goes_on():
+    class Imported(list): ...
+
+    with loading():
+        kept = Imported()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert not any(each is kept for each in gc.get_objects())
+    later = Imported()
+    assert any(each is later for each in gc.get_objects())
