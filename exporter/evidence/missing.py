@@ -100,8 +100,8 @@ def _answered(runner: Runner, outputs: tuple[str, ...], row: np.ndarray, columns
     """Return the columns for which the plan's answers are finite if that column alone of the row `[n]` is NaN."""
     rows = np.tile(row, (len(columns), 1))
     rows[np.arange(len(columns)), columns] = np.nan
-    answers = np.column_stack(list(runner.predict(rows, outputs).values()))
-    return columns[np.isfinite(answers).all(axis=1)]
+    finite = np.isfinite(np.column_stack(list(runner.predict(rows, outputs).values()))).all(axis=1)
+    return np.asarray(columns[finite])
 
 
 def _search(columns: np.ndarray, takes: Callable[[np.ndarray], bool]) -> np.ndarray:
