@@ -1,0 +1,501 @@
+"""Cells: the values that a traced function computes with, in arrays of numpy.
+
+A `Cell` is an expression in one row. A function is run on a table of a few rows of cells, which are real arrays and
+tables of objects. Whatever only moves cells, such as selecting, stacking or renaming columns, is therefore numpy's and
+pandas' own code. Each cell knows its row: a result that mixes rows, such as a column's mean, is refused at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.tracing.algebra import Algebra
+from triton_regressors.exporter.tracing.expressions import BOOLEAN, Expression
+from triton_regressors.exporter.tracing.refusal import Untraceable
+
+MOST_BRANCHES = 256
+"""The most ways through a function of single rows that are followed."""
+
+_algebra: ContextVar[Algebra] = ContextVar("algebra")
+_path: ContextVar[_Path | None] = ContextVar("path", default=None)
+
+
+def algebra() -> Algebra:
+    """Return the algebra of the trace under way."""
+    return _algebra.get()
+
+
+@contextlib.contextmanager
+def recording(of: Algebra) -> Iterator[None]:
+    """Have cells computed with an algebra."""
+    token = _algebra.set(of)
+    try:
+        yield
+    finally:
+        _algebra.reset(token)
+
+
+class _Path:
+    """One way through a function of a single row: the decisions that it takes, of which the first are given."""
+
+    def __init__(self, given: Sequence[bool]) -> None:
+        self.given = tuple(given)
+        self.taken: list[tuple[Expression, bool]] = []
+
+    def decide(self, condition: Expression) -> bool:
+        if condition.constant:
+            return bool(condition.arguments[0])
+        known = next((answer for asked, answer in self.taken if asked is condition), None)
+        if known is not None:
+            return known
+        place = len(self.taken)
+        answer = self.given[place] if place < len(self.given) else True
+        self.taken.append((condition, answer))
+        return answer
+
+
+class Cell:
+    """An expression in a row of the traced table."""
+
+    __slots__ = ("expression", "row")
+    __array_priority__ = 1000
+
+    def __init__(self, expression: Expression, row: int) -> None:
+        self.expression, self.row = expression, row
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        return call_ufunc(ufunc, method, *inputs, **keywords)
+
+    def __bool__(self) -> bool:
+        path = _path.get()
+        if path is None:
+            raise Untraceable(
+                "it decides by the value of a cell (if, and, or, not, min, max …)",
+                "Use numpy.where, numpy.select or masks in place of the branch",
+            )
+        return path.decide(algebra().truth(self.expression))
+
+    def __hash__(self) -> int:
+        raise Untraceable("it looks values of a column up in a set or a dictionary", "Use Series.map with the dictionary")
+
+    def __float__(self) -> float:
+        raise Untraceable(
+            "it takes a cell's value as a Python number", "Use functions of numpy, such as numpy.log for math.log"
+        )
+
+    __int__ = __index__ = __complex__ = __float__  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise Untraceable("it makes text of a number")
+
+    def __format__(self, _: str) -> str:
+        raise Untraceable("it makes text of a number")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise Untraceable("it iterates over a cell")
+
+    def __len__(self) -> int:
+        raise Untraceable("it takes the length of a cell", "Use Series.str.len")
+
+    def __round__(self, decimals: int | None = None) -> Any:
+        return rounded(self, decimals or 0)
+
+    def __repr__(self) -> str:
+        return f"<cell of row {self.row}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Untraceable(f"it uses .{name} of a single cell", "Use the methods of the column, such as .str and .dt")
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    return lambda self: Cell(algebra().unary(name, self.expression), self.row)
+
+
+def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Cell, other: Any) -> Any:
+        if isinstance(other, np.ndarray) or hasattr(other, "iloc"):
+            return NotImplemented
+        return combined(name, other, self) if reflected else combined(name, self, other)
+
+    return method
+
+
+OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
+"""Python's operators as instructions."""
+
+for _operator, _name in OPERATORS.items():
+    setattr(Cell, f"__{_operator}__", _binary(_name))
+    setattr(Cell, f"__r{_operator}__", _binary(_name, reflected=True))
+for _operator, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():
+    setattr(Cell, f"__{_operator}__", _binary(_name))
+Cell.__eq__ = _binary("equal")  # type: ignore[method-assign, assignment]
+Cell.__ne__ = _binary("not_equal")  # type: ignore[method-assign, assignment]
+for _operator, _name in {"neg": "negative", "abs": "absolute", "invert": "bitwise_not", "pos": "positive"}.items():
+    setattr(Cell, f"__{_operator}__", _unary(_name))
+
+
+def row_of(values: Sequence[Any]) -> int:
+    """Return the row of the cells among some values, −1 if there is none."""
+    rows = {value.row for value in values if isinstance(value, Cell)} - {-1}
+    if len(rows) > 1:
+        raise Untraceable(
+            "it computes with several rows at once (such as a mean, a sort or a shift over rows), so that a row's "
+            "answer would depend on the others of its request",
+            "Compute such numbers in fit and keep them as attributes",
+        )
+    return rows.pop() if rows else -1
+
+
+def of(value: Any) -> Any:
+    """Return a cell's expression, or a constant as it is."""
+    return value.expression if isinstance(value, Cell) else value
+
+
+def combined(name: str, left: Any, right: Any) -> Cell:
+    """Return a ufunc of two values, one of them a cell."""
+    return Cell(algebra().binary(name, of(left), of(right)), row_of((left, right)))
+
+
+def mapped(function: Callable[..., Expression], *values: Any) -> Any:
+    """Apply a function of expressions to arrays of cells and constants, broadcast against each other.
+
+    Elements without any cell are given to the function too.
+    """
+
+    def each(*elements: Any) -> Any:
+        return Cell(function(*map(of, elements)), row_of(elements))
+
+    plain = [_plain(value) for value in values]
+    found = np.frompyfunc(each, len(plain), 1)(*plain)
+    return as_cells(found) if isinstance(found, np.ndarray) else found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a plain array of objects, or as it is if it has no dimensions."""
+    if isinstance(value, Cells):
+        return value.view(np.ndarray)
+    if isinstance(value, Cell) or np.ndim(value) == 0:
+        holder = np.empty((), dtype=object)
+        holder[()] = value
+        return holder
+    array = np.asarray(value)
+    if array.dtype.kind in "mM":
+        found = np.empty(array.shape, dtype=object)
+        for place, element in np.ndenumerate(array):
+            found[place] = element
+        return found
+    return array if array.dtype == object else _elements(array)
+
+
+def _elements(array: np.ndarray) -> np.ndarray:
+    """Return numbers as an array of numpy's own scalars, which keep their types."""
+    found = np.empty(array.shape, dtype=object)
+    found.reshape(-1)[:] = [*array.ravel()] if array.size else []
+    return found
+
+
+class Cells(np.ndarray):
+    """An array of objects that are cells, or constants among them."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        return call_ufunc(ufunc, method, *inputs, **keywords)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from triton_regressors.exporter.tracing.numpy_functions import call_function
+
+        return call_function(function, args, kwargs)
+
+    def __getitem__(self, key: Any) -> Any:
+        if any(map(holds_cells, key if isinstance(key, tuple) else (key,))):
+            raise Untraceable(
+                "it selects rows by their values, so that a request would get fewer answers than rows",
+                "Use numpy.where to give those rows another value",
+            )
+        found = super().__getitem__(key)
+        return found.view(Cells) if isinstance(found, np.ndarray) else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        plain = self.view(np.ndarray)
+        first, *rest = key if isinstance(key, tuple) else (key,)
+        if holds_cells(first):
+            target = plain[(slice(None), *rest)] if rest else plain
+            mask = first if np.ndim(first) == np.ndim(target) else np.asarray(first)[:, None]
+            target[...] = mapped(algebra().where, mask, value, target.copy()).view(np.ndarray)
+        elif holds_cells(rest):
+            raise Untraceable("it selects columns by the values of cells")
+        else:
+            plain[key] = _plain(value)
+
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Return the cells as numbers of another type."""
+        return cast(self, dtype)
+
+    def item(self, *args: Any) -> Any:  # type: ignore[override]
+        """Return the only cell."""
+        return self.view(np.ndarray).item(*args)
+
+    def tolist(self) -> Any:
+        """Return the cells in lists."""
+        return self.view(np.ndarray).tolist()
+
+    # Reductions and other methods that numpy does not route through its functions.
+
+    def sum(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.sum(self, axis=axis, **keywords)
+
+    def mean(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.mean(self, axis=axis, **keywords)
+
+    def std(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.std(self, axis=axis, **keywords)
+
+    def var(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.var(self, axis=axis, **keywords)
+
+    def prod(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.prod(self, axis=axis, **keywords)
+
+    def max(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.max(self, axis=axis, **keywords)
+
+    def min(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.min(self, axis=axis, **keywords)
+
+    def any(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.any(self, axis=axis, **keywords)
+
+    def all(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.all(self, axis=axis, **keywords)
+
+    def clip(self, min: Any = None, max: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.clip(self, min, max, **keywords)
+
+    def dot(self, other: Any, out: Any = None) -> Any:  # type: ignore[override]
+        return np.dot(self, other)
+
+    def round(self, decimals: int = 0, out: Any = None) -> Any:  # type: ignore[override]
+        return np.round(self, decimals)
+
+    def cumsum(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
+        return np.cumsum(self, axis=axis, **keywords)
+
+    def argmax(self, *args: Any, **keywords: Any) -> Any:
+        raise Untraceable("it asks where the largest value stands (argmax)")
+
+    def argmin(self, *args: Any, **keywords: Any) -> Any:
+        raise Untraceable("it asks where the smallest value stands (argmin)")
+
+    def sort(self, *args: Any, **keywords: Any) -> None:
+        raise Untraceable("it sorts values")
+
+    def argsort(self, *args: Any, **keywords: Any) -> Any:
+        raise Untraceable("it sorts values")
+
+
+def as_cells(array: Any) -> Cells:
+    """Return an array of objects as cells."""
+    found: Cells = np.asarray(array, dtype=object).view(Cells)
+    return found
+
+
+def holds_cells(value: Any) -> bool:
+    """Return whether a value is a cell, or an array, a column, a table or a sequence that holds one."""
+    if isinstance(value, Cell):
+        return True
+    if isinstance(value, Cells):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.dtype == object and any(isinstance(element, Cell) for element in value.ravel().tolist())
+    if hasattr(value, "iloc") and hasattr(value, "dtypes"):
+        if value.ndim == 1:
+            return value.dtype == object and holds_cells(value._values)
+        return any(dtype == object and holds_cells(value.iloc[:, i]._values) for i, dtype in enumerate(value.dtypes))
+    if isinstance(value, list | tuple):
+        return any(map(holds_cells, value))
+    return False
+
+
+def call_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, where: Any = True, **keywords: Any) -> Any:
+    """Compute a ufunc of cells."""
+    name, own = ufunc.__name__, algebra()
+    if method == "reduce":
+        return reduced(name, inputs[0], keywords.get("axis", 0), bool(keywords.get("keepdims", False)))
+    if method == "outer":
+        return call_ufunc(ufunc, "__call__", np.asarray(inputs[0])[:, None], np.asarray(inputs[1])[None])
+    if method == "accumulate":
+        return accumulated(name, inputs[0], keywords.get("axis", 0))
+    if method != "__call__":
+        raise Untraceable(f"it calls numpy.{name}.{method}")
+    if name == "matmul":
+        found = product(*inputs)
+    elif name == "clip":
+        found = mapped(own.clip, *inputs)
+    elif name == "divmod":
+        return mapped(lambda a, b: own.binary("floor_divide", a, b), *inputs), mapped(
+            lambda a, b: own.binary("remainder", a, b), *inputs
+        )
+    elif ufunc.nin == 1:
+        found = mapped(lambda x: own.unary(name, x), *inputs)
+    elif ufunc.nin == 2 and ufunc.nout == 1:
+        found = mapped(lambda x, y: own.binary(name, x, y), *inputs)
+    else:
+        raise Untraceable(f"it calls numpy.{name}, which no kernel computes")
+    if where is not True:
+        if out is None:
+            raise Untraceable(f"it calls numpy.{name} with where and without out")
+        found = mapped(own.where, where, found, out[0] if isinstance(out, tuple) else out)
+    if out is None:
+        return found
+    target = out[0] if isinstance(out, tuple) else out
+    if not isinstance(target, Cells):
+        raise Untraceable(f"it writes the result of numpy.{name} into an array of numbers (out=)")
+    target[...] = found
+    return target
+
+
+def reduced(name: str, values: Any, axis: Any, keepdims: bool = False) -> Any:
+    """Return a ufunc's reduction of cells along an axis; None is all axes."""
+    array = np.asarray(values).view(np.ndarray)
+    axes = tuple(range(array.ndim)) if axis is None else tuple(np.atleast_1d(axis) % max(array.ndim, 1))
+    own = algebra()
+
+    def fold(elements: Sequence[Any]) -> Any:
+        row = row_of(elements)
+        if name == "add":
+            return Cell(own.total(list(map(of, elements))), row)
+        return Cell(own.folded(name, list(map(of, elements))), row)
+
+    moved = np.moveaxis(array, axes, range(array.ndim - len(axes), array.ndim))
+    kept = moved.shape[: array.ndim - len(axes)]
+    flat = moved.reshape(*kept, -1)
+    found = np.empty(kept, dtype=object)
+    for place in np.ndindex(*kept):
+        found[place] = fold(flat[place].tolist())
+    if keepdims:
+        found = np.expand_dims(found, axes)
+    return as_cells(found) if found.ndim else found[()]
+
+
+def accumulated(name: str, values: Any, axis: int) -> Cells:
+    """Return a ufunc's running reduction of cells along an axis."""
+    array = np.moveaxis(np.asarray(values).view(np.ndarray).copy(), axis, 0)
+    own = algebra()
+    for place in range(1, len(array)):
+        array[place] = mapped(lambda a, b: own.binary(name, a, b), array[place - 1], array[place])
+    return as_cells(np.moveaxis(array, 0, axis))
+
+
+def product(left: Any, right: Any) -> Any:
+    """Return the matrix product of cells and numbers; two matrices of cells are multiplied too."""
+    a, b = _plain(left), _plain(right)
+    columns = b[:, None] if b.ndim == 1 else b
+    rows = a[None] if a.ndim == 1 else a
+    if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[0]:
+        raise Untraceable(f"it multiplies matrices of shapes {a.shape} and {b.shape}")
+    own, found = algebra(), np.empty((rows.shape[0], columns.shape[1]), dtype=object)
+    for i, j in np.ndindex(*found.shape):
+        terms = [*rows[i].tolist(), *columns[:, j].tolist()]
+        row, count = row_of(terms), rows.shape[1]
+        factors = list(map(of, terms))
+        if not any(isinstance(factor, Expression) for factor in factors[count:]):
+            value = own.weighted(factors[:count], np.array(factors[count:], dtype=np.float64))
+        else:
+            value = own.total([own.binary("multiply", x, y) for x, y in zip(factors[:count], factors[count:], strict=True)])
+        found[i, j] = Cell(value, row)
+    shaped = found.reshape((*a.shape[:-1], *(() if b.ndim == 1 else b.shape[1:])))
+    return as_cells(shaped) if shaped.ndim else shaped[()]
+
+
+def cast(values: Any, dtype: Any) -> Any:
+    """Return cells as numbers of another type."""
+    if dtype in (object, "object", "O"):
+        return values
+    kind = np.dtype(dtype)
+    if kind.kind not in "fiub" or kind.itemsize < 4 and kind.kind == "f":
+        raise Untraceable(f"it casts cells to {dtype}")
+    name = {"f": f"float{min(64, 8 * kind.itemsize)}", "b": BOOLEAN}.get(kind.kind, "int64")
+    return mapped(lambda x: algebra().cast(x, name), values)
+
+
+def rounded(values: Any, decimals: int) -> Any:
+    """Return cells rounded to some decimals, as numpy computes it: rint(x · 10ᵈ) / 10ᵈ."""
+    own = algebra()
+
+    def each(x: Any) -> Expression:
+        value = own.expression(x)
+        if decimals == 0 or value.kind.name in ("int64", BOOLEAN):
+            return own.unary("rint", value)
+        scale = 10.0 ** abs(decimals)
+        first, last = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        return own.binary(last, own.unary("rint", own.binary(first, value, scale)), scale)
+
+    return mapped(each, values)
+
+
+def explored(function: Callable[[], Any]) -> Any:
+    """Return what a function of one row's cells returns, with every way through its branches followed.
+
+    The ways are put together by conditions: a function that returns 1 or 0 after an `if` returns `where(…, 1, 0)`.
+    """
+    if _path.get() is not None:
+        return function()
+    ways: list[tuple[list[tuple[Expression, bool]], Any]] = []
+    waiting: list[tuple[bool, ...]] = [()]
+    while waiting:
+        given = waiting.pop()
+        path = _Path(given)
+        token = _path.set(path)
+        try:
+            result = function()
+        finally:
+            _path.reset(token)
+        ways.append((path.taken, result))
+        if len(ways) > MOST_BRANCHES:
+            raise Untraceable(f"a function of single rows has more than {MOST_BRANCHES} ways through its branches")
+        answers = [answer for _, answer in path.taken]
+        for place in range(len(given), len(answers)):
+            waiting.append((*answers[:place], not answers[place]))
+    return _merged(ways, 0)
+
+
+def _merged(ways: list[tuple[list[tuple[Expression, bool]], Any]], depth: int) -> Any:
+    """Put the results of ways that share their first `depth` decisions together."""
+    if len(ways) == 1:
+        return ways[0][1]
+    condition = ways[0][0][depth][0]
+    yes = _merged([way for way in ways if way[0][depth][1]], depth + 1)
+    no = _merged([way for way in ways if not way[0][depth][1]], depth + 1)
+    return chosen(condition, yes, no)
+
+
+def chosen(condition: Expression, yes: Any, no: Any) -> Any:
+    """Return one of two results of branches by a condition: cells, constants, or sequences of them."""
+    if isinstance(yes, list | tuple) and isinstance(no, list | tuple) and len(yes) == len(no):
+        return type(yes)(chosen(condition, a, b) for a, b in zip(yes, no, strict=True))
+    if hasattr(yes, "iloc") and hasattr(no, "iloc") and yes.shape == no.shape:
+        values = [chosen(condition, a, b) for a, b in zip(yes._values.tolist(), no._values.tolist(), strict=True)]
+        return type(yes)(values, index=yes.index, dtype=object)
+    if isinstance(yes, np.ndarray) and isinstance(no, np.ndarray) and yes.shape == no.shape:
+        return mapped(lambda a, b: algebra().where(condition, a, b), yes, no)
+    row = row_of((yes, no))
+    return Cell(algebra().where(condition, of(yes), of(no)), row)
+
+

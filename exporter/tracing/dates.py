@@ -1,0 +1,266 @@
+"""Dates of cells: their parts, roundings and zones, as pandas has them.
+
+A date is the microseconds since 1970 in UTC, a local time the same number plus the zone's offset. The calendar is the
+proleptic Gregorian one. A day of the year follows from the number of days before the year, by Richards' counting of
+leap years; the civil date of a day is an instruction of its own.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from triton_regressors.exporter.tracing.algebra import Algebra, misused
+from triton_regressors.exporter.tracing.expressions import BOOLEAN, DATE, DURATION, FLOAT, INTEGER, TEXT, Expression, Kind
+from triton_regressors.exporter.tracing.refusal import Untraceable
+
+SECOND = 1_000_000.0
+DAY = 86_400 * SECOND
+FIRST_YEAR, LAST_YEAR = 1677, 2263
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+class Dates:
+    """The parts of a date or a duration."""
+
+    def __init__(self, algebra: Algebra, value: Expression) -> None:
+        self._own, self._value = algebra, value
+        if value.kind.name not in (DATE, DURATION):
+            raise misused(value, "dates")
+
+    def part(self, name: str) -> Expression:
+        """Return a part by its name in pandas."""
+        parts = DATE_PARTS if self._value.kind.name == DATE else DURATION_PARTS
+        if name not in parts:
+            raise Untraceable(f"it uses .dt.{name}, which no plan computes")
+        return parts[name](self)
+
+    # Arithmetic of whole numbers
+
+    def _op(self, name: str, *values: Any, kind: str = INTEGER) -> Expression:
+        own = self._own
+        found = [value if isinstance(value, Expression) else own.graph.constant(float(value), Kind(INTEGER)) for value in values]
+        return own.graph.make(name, *found, kind=Kind(kind))
+
+    def _floor(self, value: Any, divisor: float) -> Expression:
+        return self._op("floor_divide", value, divisor)
+
+    def _within(self, value: Any, divisor: float) -> Expression:
+        return self._op("remainder", value, divisor)
+
+    def _is(self, name: str, left: Any, right: Any) -> Expression:
+        return self._op(name, left, right, kind=BOOLEAN)
+
+    # Local time and its day
+
+    @property
+    def local(self) -> Expression:
+        """Local time in microseconds."""
+        value, zone = self._value, self._value.kind.zone
+        if zone is None or zone == "UTC":
+            return self._op("identity", value)
+        offset = self._own.graph.make("zone_offset", value, zone, kind=Kind(INTEGER))
+        return self._op("add", value, offset)
+
+    @property
+    def day_number(self) -> Expression:
+        """Days since 1970-01-01."""
+        return self._floor(self.local, DAY)
+
+    def year(self) -> Expression:
+        return self._op("civil_year", self.day_number)
+
+    def month(self) -> Expression:
+        return self._op("civil_month", self.day_number)
+
+    def day(self) -> Expression:
+        return self._op("civil_day", self.day_number)
+
+    def of_day(self, unit: float, count: float) -> Expression:
+        """Return the local time in units, within `count` of them: the hour of the day, the minute of the hour."""
+        return self._within(self._floor(self.local, unit), count)
+
+    def dayofweek(self) -> Expression:
+        return self._within(self._op("add", self.day_number, 3), 7)  # 1970-01-01 was a Thursday
+
+    def first_day(self, year: Expression) -> Expression:
+        """Return the day number of January 1st of a year."""
+        before = self._op("subtract", year, 1)
+        leaps = self._op("subtract", self._floor(before, 4), self._floor(before, 100))
+        leaps = self._op("add", leaps, self._floor(before, 400))
+        days = self._op("add", self._op("multiply", before, 365), leaps)
+        return self._op("subtract", days, 719_162)  # the days from 0001-01-01 to 1970-01-01
+
+    def dayofyear(self) -> Expression:
+        return self._op("add", self._op("subtract", self.day_number, self.first_day(self.year())), 1)
+
+    def quarter(self) -> Expression:
+        return self._op("add", self._floor(self._op("subtract", self.month(), 1), 3), 1)
+
+    def is_leap_year(self) -> Expression:
+        year = self.year()
+        fourth, century, fourth_century = (self._is("equal", self._within(year, n), 0) for n in (4, 100, 400))
+        common = self._op("logical_and", fourth, self._op("logical_not", century, kind=BOOLEAN), kind=BOOLEAN)
+        return self._op("logical_or", common, fourth_century, kind=BOOLEAN)
+
+    def days_in_month(self) -> Expression:
+        month = self.month()
+        longer = self._op("add", month, self._is("greater_equal", month, 8))
+        usual = self._op("add", self._within(longer, 2), 30)
+        february = self._op("add", self._op("identity", self.is_leap_year()), 28)
+        return self._op("where", self._is("equal", month, 2), february, usual)
+
+    def at(self, day: str, months: tuple[int, ...]) -> Expression:
+        """Return whether the date is the first or the last day of one of these months."""
+        of_month = self._is("equal", self.day(), 1 if day == "first" else self.days_in_month())
+        if len(months) == 12:
+            return of_month
+        month = self.month()
+        found = [self._is("equal", month, each) for each in months]
+        return self._op("logical_and", self._own.folded("logical_or", found), of_month, kind=BOOLEAN)
+
+    def _thursday(self) -> Expression:
+        """Return the day number of the Thursday of the date's week."""
+        return self._op("add", self._op("subtract", self.day_number, self.dayofweek()), 3)
+
+    def iso_year(self) -> Expression:
+        return self._op("civil_year", self._thursday())
+
+    def iso_week(self) -> Expression:
+        thursday = self._thursday()
+        return self._op("add", self._floor(self._op("subtract", thursday, self.first_day(self.iso_year())), 7), 1)
+
+    # Dates of dates
+
+    def midnight(self) -> Expression:
+        return self.rounded("floor", "D")
+
+    def rounded(self, how: str, frequency: str) -> Expression:
+        """Return the date rounded to a fixed frequency in local time: "floor", "ceil" or "round" (half to even)."""
+        value = self._value
+        try:
+            step = float(pd.Timedelta(pd.tseries.frequencies.to_offset(frequency)).as_unit("ns").value) / 1000
+        except (TypeError, ValueError):
+            raise Untraceable(f"it rounds dates to {frequency!r}, which is no fixed span") from None
+        if value.kind.zone not in (None, "UTC"):
+            raise Untraceable("it rounds dates in a time zone", "Convert them by .dt.tz_convert(None) before")
+        if how == "floor":
+            steps = self._floor(value, step)
+        elif how == "ceil":
+            steps = self._op("negative", self._floor(self._op("negative", value), step))
+        else:
+            steps = self._op("rint", self._op("divide", value, step, kind=FLOAT))
+        found = self._op("multiply", steps, step)
+        return self._own.graph.make("identity", found, kind=value.kind)
+
+    def converted(self, zone: str | None) -> Expression:
+        """Return the same instant in another zone; with None in UTC without a zone."""
+        value = self._value
+        if value.kind.zone is None:
+            raise Untraceable("it converts a date without a time zone (tz_convert)")
+        if zone is not None:
+            check_zone(zone)
+        return self._own.graph.make("identity", value, kind=Kind(DATE, value.kind.unit, zone))
+
+    def localized(self, zone: str | None) -> Expression:
+        """Return local time as a date without a zone, or a date without a zone as one in UTC."""
+        value = self._value
+        if zone is None:
+            return self._own.graph.make("identity", self.local, kind=Kind(DATE, value.kind.unit))
+        if value.kind.zone is not None or zone != "UTC":
+            raise Untraceable(
+                f"it takes local times for times in {zone}, where some hours exist twice or never",
+                "Give the column with its time zone",
+            )
+        return self._own.graph.make("identity", value, kind=Kind(DATE, value.kind.unit, "UTC"))
+
+    def named(self, number: Expression, names: tuple[str, ...]) -> Expression:
+        """Return the name of a day or a month."""
+        return self._own.graph.make("text_of", number, names, kind=Kind(TEXT, "object"))
+
+    # Durations
+
+    def total_seconds(self) -> Expression:
+        """Return nanoseconds / 10⁹ in float64, as pandas divides."""
+        nanoseconds = self._op("multiply", self._value, 1000, kind=FLOAT)
+        return self._op("divide", nanoseconds, 1e9, kind=FLOAT)
+
+    def days(self) -> Expression:
+        return self._floor(self._value, DAY)
+
+    def seconds(self) -> Expression:
+        return self._within(self._floor(self._value, SECOND), 86_400)
+
+    def microseconds(self) -> Expression:
+        return self._within(self._value, SECOND)
+
+
+DATE_PARTS: dict[str, Callable[[Dates], Expression]] = {
+    "year": Dates.year,
+    "month": Dates.month,
+    "day": Dates.day,
+    "hour": lambda dates: dates.of_day(3600 * SECOND, 24),
+    "minute": lambda dates: dates.of_day(60 * SECOND, 60),
+    "second": lambda dates: dates.of_day(SECOND, 60),
+    "microsecond": lambda dates: dates.of_day(1, SECOND),
+    **dict.fromkeys(("dayofweek", "weekday", "day_of_week"), Dates.dayofweek),
+    **dict.fromkeys(("dayofyear", "day_of_year"), Dates.dayofyear),
+    "quarter": Dates.quarter,
+    "is_leap_year": Dates.is_leap_year,
+    **dict.fromkeys(("days_in_month", "daysinmonth"), Dates.days_in_month),
+    "is_month_start": lambda dates: dates.at("first", tuple(range(1, 13))),
+    "is_month_end": lambda dates: dates.at("last", tuple(range(1, 13))),
+    "is_quarter_start": lambda dates: dates.at("first", (1, 4, 7, 10)),
+    "is_quarter_end": lambda dates: dates.at("last", (3, 6, 9, 12)),
+    "is_year_start": lambda dates: dates.at("first", (1,)),
+    "is_year_end": lambda dates: dates.at("last", (12,)),
+}
+"""The parts of a date by their names in pandas."""
+
+DURATION_PARTS: dict[str, Callable[[Dates], Expression]] = {
+    "days": Dates.days,
+    "seconds": Dates.seconds,
+    "microseconds": Dates.microseconds,
+}
+"""The parts of a duration by their names in pandas."""
+
+
+def check_zone(zone: str) -> None:
+    """Raise `Untraceable` unless a time zone is one of the IANA database's."""
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (ValueError, zoneinfo.ZoneInfoNotFoundError):
+        raise Untraceable(f"it uses the time zone {zone!r}, which the IANA database does not have") from None
+
+
+def zone_offsets(zone: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a zone's offsets from UTC: the instants at which one begins, and the offsets before and from these.
+
+    Both are in microseconds; the offsets are one more than the instants. The instants lie between 1677 and 2263, the
+    range of nanosecond timestamps.
+    """
+    info = zoneinfo.ZoneInfo(zone)
+    hours = pd.date_range(f"{FIRST_YEAR}-09-22", "2262-04-11", freq="12h", tz="UTC", unit="s")
+    seconds = hours.asi8
+
+    def offset(moments: np.ndarray) -> np.ndarray:
+        local = pd.DatetimeIndex(moments.astype("datetime64[s]"), tz="UTC").tz_convert(info).tz_localize(None)
+        found: np.ndarray = local.as_unit("s").asi8 - moments
+        return found
+
+    at = offset(seconds)
+    changed = np.flatnonzero(at[1:] != at[:-1])
+    low, high = seconds[changed], seconds[changed + 1]
+    while (high - low > 1).any():  # the second at which the offset changes
+        middle = (low + high) // 2
+        as_low = offset(middle) == at[changed]
+        low, high = np.where(as_low, middle, low), np.where(as_low, high, middle)
+    return high * SECOND, np.append(at[:1], at[changed + 1]) * SECOND

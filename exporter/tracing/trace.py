@@ -1,0 +1,109 @@
+"""The trace: a function is run once on a table of cells, and its result's columns are expressions of the table's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.tracing.algebra import Algebra
+from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
+from triton_regressors.exporter.tracing.expressions import Expression, Kind
+from triton_regressors.exporter.tracing.frames import frame, patched
+from triton_regressors.exporter.tracing.numpy_functions import unframed
+from triton_regressors.exporter.tracing.refusal import Untraceable, place
+
+ROWS = (5, 7)
+"""The number of rows of the traced table: the first one that is not its number of columns."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The columns of a function's result as expressions, and their names if the result is a DataFrame."""
+
+    algebra: Algebra
+    columns: tuple[Expression, ...]
+    names: tuple[Any, ...] | None
+    dimensions: int
+
+
+class NotTraced(Exception):  # noqa: N818
+    """A function that cannot be traced; the message is one or two sentences without an end."""
+
+
+def trace(
+    function: Callable[[Any], Any],
+    kinds: Sequence[Kind],
+    names: Sequence[Any] | None,
+    strings: Mapping[int, Sequence[str]],
+) -> Trace:
+    """Run a function on a table of cells and return its result.
+
+    Args:
+        function: takes a table, `[rows, columns]`, and returns one, or a column.
+        kinds: the kind of each column.
+        names: the columns' names if the table is a DataFrame; None for an array.
+        strings: the known strings of each column of strings.
+
+    Raises:
+        NotTraced: the function does what no plan can take, or raises an error.
+    """
+    own = Algebra(strings)
+    rows = next(count for count in ROWS if count != len(kinds))
+    table = np.empty((rows, len(kinds)), dtype=object)
+    for column, kind in enumerate(kinds):
+        leaf = own.graph.leaf(column, kind)
+        for row in range(rows):
+            table[row, column] = Cell(leaf, row)
+    given = as_cells(table) if names is None else frame(names, table)
+    try:
+        with recording(own), patched(rows), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            result = function(given)
+            return _read(own, result, rows)
+    except Untraceable as error:
+        raise NotTraced(_sentence(error, str(error), error.instead)) from error
+    except Exception as error:
+        text = str(error).splitlines()[0].rstrip(".") if str(error) else ""
+        reason = f"it raises {type(error).__name__}{f' ({text})' if text else ''} on a table whose values are not known"
+        raise NotTraced(_sentence(error, reason, "")) from error
+
+
+def _sentence(error: BaseException, reason: str, instead: str) -> str:
+    where = place(error)
+    said = f"{where} cannot be traced: {reason}" if where else f"it cannot be traced: {reason}"
+    return f"{said}. {instead}" if instead else said
+
+
+def _read(own: Algebra, result: Any, rows: int) -> Trace:
+    """Return the columns of a result."""
+    if hasattr(result, "toarray") or not (hasattr(result, "iloc") or isinstance(result, np.ndarray)):
+        raise Untraceable(f"it returns a value of type {type(result).__name__}", "Return an array or a DataFrame")
+    names = tuple(result.columns) if hasattr(result, "columns") else None
+    array = np.asarray(unframed(result), dtype=object)
+    if array.ndim not in (1, 2) or len(array) != rows:
+        raise Untraceable(
+            f"it returns {len(array) if array.ndim else 0} rows for {rows}" if array.ndim in (1, 2) else
+            f"it returns an array of {array.ndim} dimensions"
+        )
+    columns = [_column(own, column.tolist()) for column in (array.T if array.ndim == 2 else [array])]
+    return Trace(own, tuple(columns), names, array.ndim)
+
+
+def _column(own: Algebra, values: list[Any]) -> Expression:
+    """Return a column's expression, which must be the same in every row."""
+    found = {id(expression): expression for expression in (own.expression(_of_row(v, r)) for r, v in enumerate(values))}
+    if len(found) > 1:
+        raise Untraceable("its result depends on the place of a row in its table")
+    return next(iter(found.values()))
+
+
+def _of_row(value: Any, row: int) -> Any:
+    if isinstance(value, Cell):
+        if value.row not in (row, -1):
+            raise Untraceable("it changes the order of rows")
+        return value.expression
+    return value
