@@ -1,6 +1,8 @@
-"""Powers of float64 numbers, the same in kernels and in plain torch.
+"""Powers of float64 numbers.
 
-A whole exponent is repeated multiplication; any other is `exp(p · log base)`, so NaN for a negative base.
+`power` and `torch_power` have one exponent for all numbers and agree in kernels and in plain torch: a whole exponent
+is repeated multiplication; any other is `exp(p · log base)`, so NaN for a negative base. `power_of` has an exponent for
+each number, and the special cases of NumPy's `power`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,31 @@ def power(base, exponent, WHOLE: tl.constexpr):
         if WHOLE < 0:
             y = 1.0 / y
     return y
+
+
+@triton.jit
+def power_of(base, exponent):
+    """Return `base ** exponent` for float64 blocks of one shape.
+
+    A whole exponent up to `MAX_WHOLE_EXPONENT` is repeated multiplication, unless that leaves the range of numbers; any
+    other is `exp(p · log |base|)` with the sign that it should have.
+    """
+    a, count = tl.abs(base), tl.abs(exponent)
+    is_whole = tl.floor(exponent) == exponent
+    left = tl.where(is_whole & (count <= 1023.0), count, 0.0).to(tl.int32)
+    product, square = tl.where(a == a, 1.0, 1.0).to(tl.float64), a
+    for _ in tl.static_range(10):
+        product = tl.where(left % 2 == 1, product * square, product)
+        square = square * square
+        left = left // 2
+    inside = (product > 1e-300) & (product < 1e300)
+    y = tl.exp(exponent * tl.log(a))
+    y = tl.where(is_whole & (count <= 1023.0) & inside, tl.where(exponent < 0.0, 1.0 / product, product), y)
+    y = tl.where((a == 1.0) & (exponent == exponent), 1.0, y)  # also to the power infinity
+    odd = is_whole & (tl.floor(exponent * 0.5) != exponent * 0.5)
+    y = tl.where(odd & (base.to(tl.int64, bitcast=True) < 0), y * -1.0, y)
+    y = tl.where((base < 0.0) & (a < float("inf")) & (tl.floor(exponent) != exponent), float("nan"), y)
+    return tl.where((exponent == 0.0) | (base == 1.0), 1.0, y)
 
 
 def whole(exponent: float) -> int | None:

@@ -57,6 +57,27 @@ def arcsin(x):
 
 
 @triton.jit
+def arctan2(y, x):
+    """Return the angle of the point `(x, y)`, from −π to π; zeros have signs."""
+    a, b = tl.abs(y), tl.abs(x)
+    ratio = tl.where(a == b, tl.where(a == 0.0, 0.0, 1.0), a / b)  # both may be 0 or infinite
+    angle = arctan(ratio)
+    angle = tl.where(x.to(tl.int64, bitcast=True) < 0, 3.141592653589793 - angle, angle)
+    angle = tl.where(y.to(tl.int64, bitcast=True) < 0, angle * -1.0, angle)
+    return tl.where((x == x) & (y == y), angle, float("nan"))
+
+
+@triton.jit
+def hypot(x, y):
+    """Return `√(x² + y²)` where the squares may leave the range of numbers too."""
+    a, b = tl.abs(x), tl.abs(y)
+    larger, smaller = tl.where(a > b, a, b), tl.where(a > b, b, a)
+    ratio = tl.where(larger == 0.0, 0.0, smaller / larger)
+    far = larger * tl.sqrt(1.0 + ratio * ratio)
+    return tl.where((a == float("inf")) | (b == float("inf")), float("inf"), far)
+
+
+@triton.jit
 def erfc(x):
     """Return `1 − erf(x)`: directly below 1, above as `exp(−x²) P(x) / Q(x)`, with other polynomials from 8 on."""
     a = tl.abs(x)

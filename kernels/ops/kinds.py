@@ -8,6 +8,7 @@ FAMILIES = {
         "combine",
         "concatenate",
         "elementwise",
+        "expression",
         "float32",
         "impute",
         "impute_sequence",

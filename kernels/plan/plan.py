@@ -393,5 +393,9 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn JSON's lists back into the tuples that frozen dataclasses hold."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()}
+    """Turn JSON's lists, also those in lists, back into the tuples that frozen dataclasses hold."""
+
+    def held(value: Any) -> Any:
+        return tuple(held(each) for each in value) if isinstance(value, list) else value
+
+    return {name: held(value) for name, value in attributes.items()}

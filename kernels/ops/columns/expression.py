@@ -1,0 +1,192 @@
+"""Expression: each output column is a small program over columns and constants of its own.
+
+    out[r, o] = program_g(x[r, columns[o, 0]], …, x[r, columns[o, K_g − 1]]; constants[o, 0], …, constants[o, C_g − 1])
+
+`x`: `[rows, width]`, float32 or float64; `out`: `[rows, lanes]`. A lane is an output column. Lanes side by side with
+the same program are a group, `lanes[g]` of them; program `g` reads K_g inputs and C_g constants of each. `columns`,
+int32, and `constants`, float64, are flat: those of a lane side by side, and lane after lane.
+
+A program is a tuple of instructions `(name, *arguments)`. An argument is "x0", "x1", … for an input of the lane, "c0",
+"c1", … for a constant, and "v0", "v1", … for the value of an earlier instruction; the last value is the result. The
+instructions are those of `numerics/instructions.py`, NumPy's functions by name. Everything is float64, and nothing is
+fused: a product is rounded before it is added.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ...format.errors import PlanError
+from ...numerics.instructions import HIDES_NAN, INSTRUCTIONS, arguments_of
+from ...plan.plan import Operation, Parameters
+
+ELEMENTS_AT_ONCE = 2**14
+"""Numbers that plain torch computes at a time, a multiple of those of a vector loop: so many stay in a cache."""
+
+VECTOR = 64
+"""A vectorised loop over a multiple of this many elements has no remainder, which would have other bits."""
+
+Instruction = tuple[str, ...]
+Program = tuple[Instruction, ...]
+
+
+class Group(NamedTuple):
+    """Lanes side by side that share a program, and their places among all."""
+
+    program: Program
+    lanes: int
+    inputs: int
+    constants: int
+    first: int
+    """Its first output column."""
+    first_column: int
+    first_constant: int
+
+
+@dataclass(frozen=True, eq=False)
+class Expression(Operation):
+    """Evaluate one program for each group of output columns."""
+
+    programs: tuple[Program, ...]
+    lanes: np.ndarray
+    columns: np.ndarray
+    constants: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def check(self, *widths: int) -> None:
+        (width,) = widths
+        if not self.programs or self.lanes.shape != (len(self.programs),) or self.lanes.min() < 1:
+            raise PlanError(f"expression: lanes must be at least 1 for each of {len(self.programs)} programs.")
+        for number, program in enumerate(self.programs):
+            _check_program(f"expression: program {number}", program)
+        for name, expected in (
+            ("columns", sum(group.lanes * group.inputs for group in self.groups)),
+            ("constants", sum(group.lanes * group.constants for group in self.groups)),
+        ):
+            if getattr(self, name).shape != (expected,):
+                raise PlanError(f"expression: {name} must be [{expected}], not {list(getattr(self, name).shape)}.")
+        if len(self.columns) and (self.columns.min() < 0 or self.columns.max() >= width):
+            raise PlanError(f"expression: columns must lie in [0, {width}).")
+
+    def output_width(self, *widths: int) -> int:
+        return int(self.lanes.sum())
+
+    @functools.cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Return the groups in order."""
+        found: list[Group] = []
+        first = first_column = first_constant = 0
+        for program, lanes in zip(self.programs, self.lanes.tolist(), strict=True):
+            inputs, constants = (_count(program, kind) for kind in "xc")
+            found.append(Group(program, lanes, inputs, constants, first, first_column, first_constant))
+            first, first_column = first + lanes, first_column + lanes * inputs
+            first_constant += lanes * constants
+        return tuple(found)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the columns and constants, neither of them empty."""
+        return {
+            "columns": np.append(self.columns, 0).astype(np.int32),
+            "constants": np.append(self.constants, 0.0).astype(np.float64),
+        }
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, answers = inputs[0].double(), []
+        for group in self.groups:
+            columns, constants = _tables(group, parameters)
+            values = {f"x{k}": x[:, columns[:, k]] for k in range(group.inputs)}
+            values |= {f"c{k}": constants[:, k].expand(len(x), -1) for k in range(group.constants)}
+            answers.append(evaluate(group.program, values))
+        return torch.cat(answers, dim=1)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        (x,) = inputs
+        answer = torch.empty(len(x), self.output_width(), dtype=torch.float64)
+        for group in self.groups:
+            columns, constants = _tables(group, parameters)
+            step = max(1, ELEMENTS_AT_ONCE // group.lanes)
+            for start in range(0, len(x), step):
+                rows = x[start : start + step]
+                _compute(group, rows, columns, constants, answer[start : start + step])
+        return answer
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        raise NotImplementedError
+
+    def reads_input_once(self) -> bool:
+        return len(np.unique(self.columns)) == len(self.columns)
+
+    def hides_nan(self) -> bool:
+        return any(name in HIDES_NAN for program in self.programs for name, *_ in program)
+
+    def describe(self) -> str:
+        instructions = sum(len(program) for program in self.programs)
+        return f"{self.output_width()} columns of {len(self.programs)} programs, {instructions} instructions"
+
+
+def evaluate(program: Program, values: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Return the result of a program, given its inputs and constants by name, tensors of one shape."""
+    last = {argument: number for number, (_, *arguments) in enumerate(program) for argument in arguments}
+    for number, (name, *arguments) in enumerate(program):
+        result = INSTRUCTIONS[name](*(values[argument] for argument in arguments))
+        for argument in set(arguments):
+            if last[argument] == number:
+                del values[argument]  # its memory serves the next value
+        values[f"v{number}"] = result
+    return result
+
+
+def _compute(
+    group: Group, rows: torch.Tensor, columns: torch.Tensor, constants: torch.Tensor, out: torch.Tensor
+) -> None:
+    """Write a group's lanes of some rows, computed on flat tensors filled up to whole vectors."""
+    size = len(rows) * group.lanes
+    padded = -(-size // VECTOR) * VECTOR
+
+    def flat(matrix: torch.Tensor) -> torch.Tensor:
+        found = torch.ones(padded, dtype=torch.float64) if padded > size else torch.empty(size, dtype=torch.float64)
+        found[:size].view(len(rows), group.lanes).copy_(matrix)
+        return found
+
+    values = {f"x{k}": flat(rows.index_select(1, columns[:, k])) for k in range(group.inputs)}
+    values |= {f"c{k}": flat(constants[:, k].expand(len(rows), -1)) for k in range(group.constants)}
+    found = evaluate(group.program, values)
+    out[:, group.first : group.first + group.lanes] = found[:size].view(len(rows), group.lanes)
+
+
+def _tables(group: Group, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a group's columns `[lanes, inputs]` and constants `[lanes, constants]`."""
+    count = group.lanes * group.inputs, group.lanes * group.constants
+    columns = parameters["columns"][group.first_column : group.first_column + count[0]]
+    constants = parameters["constants"][group.first_constant : group.first_constant + count[1]]
+    return columns.view(group.lanes, group.inputs), constants.view(group.lanes, group.constants)
+
+
+def _count(program: Program, kind: str) -> int:
+    """Return how many arguments of a kind, "x" or "c", a program has."""
+    numbers = [int(argument[1:]) for _, *arguments in program for argument in arguments if argument[0] == kind]
+    return max(numbers, default=-1) + 1
+
+
+def _check_program(where: str, program: Program) -> None:
+    """Raise `PlanError` unless each instruction is known and has arguments that come before it."""
+    if not program:
+        raise PlanError(f"{where} has no instruction.")
+    for number, (name, *arguments) in enumerate(program):
+        if name not in INSTRUCTIONS:
+            raise PlanError(f"{where}: there is no instruction '{name}'; there are {', '.join(sorted(INSTRUCTIONS))}.")
+        if len(arguments) != arguments_of(name):
+            raise PlanError(f"{where}: '{name}' has {arguments_of(name)} arguments, not {len(arguments)}.")
+        for argument in arguments:
+            found = re.fullmatch(r"([xcv])(\d+)", argument)
+            if found is None or (found[1] == "v" and int(found[2]) >= number):
+                raise PlanError(
+                    f"{where}: '{name}' reads '{argument}'; an argument is x0, x1, … or c0, c1, … or an earlier value, "
+                    f"below v{number}."
+                )
