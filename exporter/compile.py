@@ -20,7 +20,7 @@ from triton_regressors.exporter.evidence.out_of_range import STAGE as COUNT_STAG
 from triton_regressors.exporter.evidence.out_of_range import add_count
 from triton_regressors.exporter.evidence.verify import compare_types
 from triton_regressors.exporter.lowering.column_names import check_count, checked_columns
-from triton_regressors.exporter.lowering.estimator import feature_names
+from triton_regressors.exporter.lowering.estimator import table_names
 from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.exporter.lowering.registry import check_instance
 from triton_regressors.exporter.lowering.rounding import round_input
@@ -104,7 +104,7 @@ def compile_estimator(
     check_instance(estimator)
     columns = None if columns is None else checked_columns(columns, estimator)
     terms = terms.in_order(columns, estimator)
-    names = tuple(columns or feature_names(estimator) or ())
+    names = tuple(columns or table_names(estimator, terms.sample) or ())
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:
         lowered = lower(estimator, terms.sample, missing_strings, terms.ends, kept, types, round_everywhere)
@@ -146,7 +146,7 @@ def compile_estimator(
         )
         return whole, oracle, sums
 
-    types = row_types(terms.sample, feature_names(estimator))
+    types = row_types(terms.sample, table_names(estimator, terms.sample))
     single, oracle, sums = compiled(types)
     if not types.float32:
         return single

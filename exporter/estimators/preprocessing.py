@@ -31,8 +31,10 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from triton_regressors.exporter.estimators.own_code import INSTEAD, lower_function
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import lowers, lowers_inverse, lowers_transform
+from triton_regressors.exporter.tracing.trace import NotTraced
 
 FUNCTIONS: dict[Callable[..., Any], str] = {
     np.abs: "absolute",
@@ -234,41 +236,36 @@ def _apply(transformer: FunctionTransformer, parameter: str, keywords: str, x: V
         limits = {key.removeprefix("a_"): value for key, value in more.items() if value is not None}
         if set(limits) <= {"min", "max"} and all(np.ndim(value) == 0 for value in limits.values()):
             low, high = (None if value is None else float(value) for value in map(limits.get, ("min", "max")))
+            builder.profile.note_read(x.features)
             return builder.elementwise(x, "identity", low, high)
     try:
-        name = FUNCTIONS.get(function)
+        name = None if more else FUNCTIONS.get(function)
     except TypeError:  # an unhashable callable
         name = None
-    if name is None or more:
-        raise builder.refuse(transformer, _no_counterpart(parameter, function, name is not None or function is np.clip))
+    if name is None:
+        return _traced(transformer, parameter, functools.partial(function, **more), x, builder)
+    builder.profile.note_read(x.features)
     z = builder.elementwise(x, name)
     if function in EXACT or (x.single and function in ROUNDED_LAST):
         return z
     return builder.computed(z, x, None if name in TURNING else function, transformer)
 
 
-def _no_counterpart(parameter: str, function: Callable[..., Any], known: bool) -> str:
-    """Return why a function is not lowered, being unknown or having keyword arguments, and the remedy."""
-    shown = getattr(function, "__name__", f"a {type(function).__name__}").replace("<lambda>", "a lambda")
-    module = getattr(function, "__module__", None) or ""
-    if shown != "a lambda" and hasattr(function, "__name__") and module.partition(".")[0] not in ("", "numpy", "scipy"):
-        shown = f"{module}.{shown}"
-    why = ", which no kernel computes"
-    instead = "Give it a function of numpy or scipy.special itself, such as numpy.log1p or scipy.special.expit"
-    if known:
-        why, instead = (
-            " with keyword arguments, of which only numbers as numpy.clip's limits are read",
-            "Leave them out",
-        )
-    if parameter == "inverse_func":
-        return (
-            f"its inverse_func is {shown}{why}. {instead}, or make it a transformer class with a lowering of its own "
-            "under @triton_regressors.lowers_inverse"
-        )
-    return (
-        f"its func is {shown}{why}. {instead}, or keep the step in front of the client: export the steps behind it "
-        "(docs/own_steps.md)"
-    )
+def _traced(
+    transformer: FunctionTransformer, parameter: str, function: Callable[..., Any], x: Value, builder: Builder
+) -> Value:
+    """Return what a function of the user's makes of `x`: a DataFrame if the transformer was fitted on one."""
+    framed = not transformer.validate and hasattr(transformer, "feature_names_in_")
+    names = tuple(transformer.feature_names_in_) if framed and parameter == "func" else ()
+    try:
+        return lower_function(function, transformer, x, builder, names)
+    except NotTraced as error:
+        if parameter == "inverse_func":
+            instead = "Or make it a transformer class with a lowering of its own under "
+            instead += "@triton_regressors.lowers_inverse"
+        else:
+            instead = INSTEAD
+        raise builder.refuse(transformer, f"its {parameter} cannot be exported: {error}. {instead}") from error
 
 
 def _divided(x: Value, shift: Any, divisor: Any, builder: Builder) -> Value:

@@ -17,6 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from triton_regressors.exporter.boosters import fitted
@@ -24,7 +25,13 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering import registry
 from triton_regressors.exporter.lowering.input_columns import Profile
 from triton_regressors.exporter.lowering.rounding import round_before_decisions
-from triton_regressors.exporter.lowering.row_types import columns_of, computes_in_float32, float32_columns, transformed
+from triton_regressors.exporter.lowering.row_types import (
+    columns_of,
+    computes_in_float32,
+    float32_columns,
+    output_names,
+    transformed,
+)
 from triton_regressors.exporter.lowering.soundness import one_line
 from triton_regressors.exporter.lowering.sparsity import makes_sparse
 from triton_regressors.kernels.ops.columns.columns import Columns
@@ -43,13 +50,16 @@ HANDS_ON = (
     ColumnTransformer,
     FeatureUnion,
     FrozenEstimator,
+    FunctionTransformer,
     MultiOutputRegressor,
     Pipeline,
     StackingRegressor,
     TransformedTargetRegressor,
     VotingRegressor,
 )
-"""Estimators that read no column themselves and give each of their parts the columns that it takes."""
+"""Estimators that read no column themselves and give each of their parts the columns that it takes.
+
+A traced function notes itself what it reads."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,8 @@ class Value:
     `sparse` says that scikit-learn hands the value on as a sparse matrix.
     `rows` are the first rows of a sample with float32 columns as scikit-learn hands them on at this point. Other
     samples leave it None.
+    `names` are the columns' names if scikit-learn hands the value on as a DataFrame. `kinds` and `strings` are known of
+    columns that own code made: the type of each, and the strings whose numbers it holds; None for other columns.
     """
 
     name: str
@@ -68,6 +80,9 @@ class Value:
     features: tuple[int, ...] = ()
     sparse: bool = False
     rows: Any = dataclasses.field(default=None, compare=False, repr=False)
+    names: tuple[Any, ...] = ()
+    kinds: tuple[Any, ...] = ()
+    strings: tuple[tuple[str, ...] | None, ...] = ()
 
     @property
     def single(self) -> bool:
@@ -77,7 +92,14 @@ class Value:
     def holding(self, x: Value, columns: ArrayLike) -> Value:
         """Return this value, marked as holding these columns of `x`."""
         chosen = np.asarray(columns).tolist()
-        return dataclasses.replace(self, features=tuple(x.features[column] for column in chosen) if x.features else ())
+        features, names, kinds, strings = (
+            tuple(known[column] for column in chosen) if known else () for known in (x.features, x.names, x.kinds, x.strings)
+        )
+        return dataclasses.replace(self, features=features, names=names, kinds=kinds, strings=strings)
+
+
+KNOWN: tuple[Callable[[Value], tuple[Any, ...]], ...] = (lambda value: value.kinds, lambda value: value.strings)
+"""What is known of columns beside their features."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +150,8 @@ class Builder:
         rows: Any | None = None,
         round_everywhere: bool = False,
     ) -> None:
-        self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows)
+        names = () if profile is None else tuple(profile.names)
+        self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows, names=names)
         self.sums: tuple[str, ...] = ()
         self._round_everywhere = round_everywhere
         self.functions: dict[str, Function] = {}
@@ -176,16 +199,18 @@ class Builder:
         """Return a fitted transformer's output for `x`, even if its `predict` gives something else."""
         z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
         rows = transformed(transformer, x.rows)
-        z = dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse), rows=rows)
+        names = z.names if registry.hands_on(transformer) else output_names(transformer)
+        z = dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse), rows=rows, names=names)
         return self.rounded(z, self.subject(transformer), float32_columns(rows, z.width))
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
-        self._check_fitted(estimator)
+        if not isinstance(lowering, registry.OwnCode):  # own code may keep nothing of a fit
+            self._check_fitted(estimator)
         expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
         if expected != x.width:
             misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
             raise self._misfit or misfit
-        if not isinstance(estimator, HANDS_ON):
+        if not isinstance(estimator, HANDS_ON) and not isinstance(lowering, registry.OwnCode):
             self.profile.note_read(x.features)
         try:
             result = lowering(estimator, x, self)
@@ -198,7 +223,8 @@ class Builder:
     def lower_inverse(self, transformer: Any, y: Value) -> Value:
         """Return the fitted transformer's `inverse_transform` of `y`."""
         lowering = registry.find_inverse(transformer, self.subject(transformer))
-        self._check_fitted(transformer)
+        if not isinstance(lowering, registry.OwnCode):
+            self._check_fitted(transformer)
         return lowering(transformer, y, self)
 
     @contextlib.contextmanager
@@ -338,7 +364,13 @@ class Builder:
             return values[0]
         features = [feature for value in values for feature in value.features or (-1,) * value.width]
         beside = self.add(Concatenate(), *values)
-        return dataclasses.replace(beside, features=tuple(features)) if max(features) >= 0 else beside
+        kinds, strings = ([each for value in values for each in known(value) or (None,) * value.width] for known in KNOWN)
+        return dataclasses.replace(
+            beside,
+            features=tuple(features) if max(features) >= 0 else (),
+            kinds=tuple(kinds) if any(kinds) else (),
+            strings=tuple(strings) if any(strings) else (),
+        )
 
     def _check_fitted(self, estimator: Any) -> None:
         try:

@@ -6,9 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from sklearn.preprocessing import FunctionTransformer
+
 from triton_regressors.exporter.boosters import fitted
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.lowering.registry import find_answers
+from triton_regressors.exporter.lowering.registry import find_answers, takes_own_code
+from triton_regressors.tables.frames import has_names
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 """The attributes in which scikit-learn's estimators keep one inner estimator."""
@@ -31,6 +34,29 @@ def feature_names(estimator: Any) -> list[str] | None:
     inner = [step for _, step in steps[:1]] + [getattr(estimator, name, None) for name in INNER_ESTIMATORS]
     inner += members[:1] if isinstance(members, list) else []
     return next(filter(None, (feature_names(part) for part in inner if part is not None)), None)
+
+
+def table_names(estimator: Any, sample: Any | None) -> list[str] | None:
+    """Return the names of an estimator's columns: those of its fit, or a sample's if own code takes the rows first.
+
+    A class of the user's own seldom keeps the names of the columns that it was fitted on.
+    """
+    names = feature_names(estimator)
+    if names is not None or not has_names(sample) or isinstance(estimator, type):
+        return names
+    first = _first_part(estimator)
+    kept = hasattr(first, "n_features_in_") or not (takes_own_code(first) or isinstance(first, FunctionTransformer))
+    return None if kept else [str(name) for name in sample.columns]
+
+
+def _first_part(estimator: Any) -> Any:
+    """Return the part of an estimator that takes the rows first."""
+    steps = getattr(estimator, "steps", None)
+    if isinstance(steps, list) and steps:
+        kept = next((step for _, step in steps if step is not None and not isinstance(step, str)), None)
+        return estimator if kept is None else _first_part(kept)
+    inner = next((getattr(estimator, name) for name in INNER_ESTIMATORS if hasattr(estimator, name)), None)
+    return estimator if inner is None else _first_part(inner)
 
 
 def ask(estimator: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ class Profile:
 
     `read` are the features that some estimator or transformer is given. `unread` are the features that are not inputs;
     they are known once the model is lowered.
-    `names` are the features' names, if they have any. `given` returns the values of a feature in the user's sample, if
+    `names` are the features' names, if they have any. `dtypes` are those of a sample's columns, if there is one, and
+    `kept` the features that are integers or booleans in every table, by the name of the dtype. `given` returns the values of a feature in the user's sample, if
     there is one. `lacking` is the error to raise if the estimator alone does not say enough; the record then only says
     which features are strings.
     """
@@ -53,6 +54,8 @@ class Profile:
         self.read: set[int] = set()
         self.unread: frozenset[int] = frozenset()
         self.names: Sequence[str] = ()
+        self.dtypes: Sequence[Any] = ()
+        self.kept: dict[int, str] = {}
         self.given = given
         self.lacking: ExportError | None = None
 
@@ -119,6 +122,10 @@ class Profile:
                 dtype = pd.CategoricalDtype(dict.fromkeys([*categories, *values.dropna()]))
                 frame.isetitem(feature, pd.Series(pd.Categorical(cells, dtype=dtype), index=frame.index))
         return frame
+
+    def note_date(self, feature: int, unit: str, zone: str | None) -> None:
+        """Stub until dates arrive."""
+        raise NotImplementedError
 
     def name_tensor(self, features: Features, name: str) -> None:
         """Name the tensor for these features, unless they have one, in case they are strings."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +14,16 @@ from triton_regressors.exporter.boosters import fitted
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.exporter.lowering.decision_tables import tabulate
-from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, feature_names
+from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, feature_names, table_names
 from triton_regressors.exporter.lowering.input_columns import Profile
 from triton_regressors.exporter.lowering.memory import hand_back
-from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes
+from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
 from triton_regressors.exporter.lowering.tables import Tables
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
-from triton_regressors.tables.frames import has_names
+from triton_regressors.tables.frames import as_frame, has_names
 
 ENDS = ("lower", "upper")
 """The outputs of a prediction interval."""
@@ -83,11 +83,19 @@ def _lower(
     round_everywhere: bool = False,
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
-    profile = Profile(n_features, missing_strings, _given_columns(estimator, sample))
-    profile.names = () if isinstance(estimator, type) else feature_names(estimator) or ()
-    rows = _first_rows(estimator, profile, sample, types)
-    builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
-    outputs = builder.lower_outputs(estimator, builder.input)
+    names = table_names(estimator, sample)
+    strings: Mapping[int, Sequence[str]] = {}
+    while True:
+        profile = Profile(n_features, missing_strings, _given_columns(names, sample))
+        profile.names, profile.dtypes = names or (), _dtypes(names, sample, n_features)
+        for column, known in strings.items():
+            profile.text.numbers(column, known)
+        rows = _first_rows(estimator, profile, sample, types)
+        builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
+        outputs = builder.lower_outputs(estimator, builder.input)
+        if not profile.text.untabled:
+            break
+        strings = profile.text.untabled  # an encoder behind own code knows more strings than its tables
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(
@@ -102,7 +110,7 @@ def _lower(
         plan, left = tabulate(plan, builder.functions)
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
-    inputs = profile.text.inputs(plan, _columns_taken(estimator, profile, kept))
+    inputs = profile.text.inputs(plan, _columns_taken(profile, kept))
     taken = {column for columns in inputs.columns().values() for column in columns}
     profile.unread = frozenset(range(n_features)) - taken
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
@@ -115,8 +123,8 @@ def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: Row
     """Return the first rows of a sample with float32 columns, as `predict` takes them; None for other samples."""
     if sample is None or not types.float32:
         return None
-    first, names = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS], feature_names(estimator)
-    if hasattr(first, "columns") and names is not None:  # columns that nothing reads may be absent
+    first, names = sample.iloc[:ROWS] if hasattr(sample, "iloc") else sample[:ROWS], profile.names
+    if hasattr(first, "columns") and names:  # columns that nothing reads may be absent
         first = first.assign(**{name: 0.0 for name in names if name not in first.columns})
     try:
         return Tables(estimator, profile, types).table(first)
@@ -124,14 +132,14 @@ def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: Row
         return None
 
 
-def _columns_taken(estimator: Any, profile: Profile, kept: Collection[str]) -> Collection[int]:
+def _columns_taken(profile: Profile, kept: Collection[str]) -> Collection[int]:
     """Return the columns that are inputs of a model without strings: those that a part of it reads, and `kept` ones.
 
     All columns are inputs if they have no names, since users then send whole matrices, or if the model is a constant,
     which reads none.
     """
-    names = feature_names(estimator)
-    if names is None or not profile.read:
+    names = profile.names
+    if not names or not profile.read:
         return range(profile.n_features)
     return profile.read | {column for column, name in enumerate(names) if name in kept}
 
@@ -151,13 +159,12 @@ def string_columns(estimator: Any) -> dict[str, Any]:
     return {names[column]: "" if "" in text.known(column) else text.missing(column) for column in text.columns()}
 
 
-def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[Any]] | None:
+def _given_columns(names: Sequence[str] | None, sample: Any | None) -> Callable[[int], list[Any]] | None:
     """Return a function that returns a feature's values in a sample, and may raise `KeyError` or `IndexError`."""
     if sample is None:
         return None
 
     def column(feature: int) -> list[Any]:
-        names = feature_names(estimator)
         if not hasattr(sample, "columns"):
             return [row[feature] for row in sample]
         by_name = names is not None and has_names(sample)
@@ -165,6 +172,18 @@ def _given_columns(estimator: Any, sample: Any | None) -> Callable[[int], list[A
         return values
 
     return column
+
+
+def _dtypes(names: Sequence[str] | None, sample: Any | None, n_features: int) -> list[Any]:
+    """Return the dtype of each of a model's columns in a sample, None for an absent one; nothing without a sample."""
+    if sample is None:
+        return []
+    table = as_frame(sample)
+    if names is not None and has_names(table):
+        given = dict(zip(table.columns, table.dtypes, strict=True))
+        return [given.get(name) for name in names]
+    dtypes = dtypes_of(table) if hasattr(table, "dtypes") else [np.asarray(table).dtype] * n_features
+    return dtypes if len(dtypes) == n_features else []
 
 
 def _feature_count(estimator: Any, sample: Any | None) -> int:

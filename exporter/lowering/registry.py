@@ -34,10 +34,17 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.lowering.unsupported import defined_again, no_inverse, no_lowering, overriding
+from triton_regressors.exporter.lowering.unsupported import (
+    can_be_traced,
+    defined_again,
+    no_inverse,
+    no_lowering,
+    overriding,
+)
 
 if TYPE_CHECKING:
     from triton_regressors.exporter.lowering.builder import Builder, Value
@@ -87,6 +94,42 @@ OURS = "triton_regressors.exporter.estimators."
 """The prefix of the modules that register this package's own lowerings."""
 
 
+@dataclass(frozen=True)
+class OwnCode:
+    """The lowering of a class without a registered one: its method is traced.
+
+    `why` is the reason why no registered lowering fits.
+    """
+
+    method: str
+    why: str
+
+    def __call__(self, estimator: Any, x: Value, builder: Builder) -> Value:
+        """Return what the method makes of `x`."""
+        assert _TRACERS
+        found: Value = _TRACERS[0](estimator, x, builder, self.method, self.why)
+        return found
+
+
+_TRACERS: list[Callable[..., Any]] = []
+
+
+def traces_own_code(function: _AnyLowering) -> _AnyLowering:
+    """Register the function that traces a method of a class: `trace(estimator, x, builder, method, why)`."""
+    _TRACERS[:] = [function]
+    return function
+
+
+def hands_on(transformer: Any) -> bool:
+    """Return whether a transformer's lowering knows itself whether its output is a DataFrame."""
+    base = _TRANSFORMS.base(transformer) or _LOWERINGS.base(transformer)
+    return base is None or qualified_name(base) in NAMING
+
+
+NAMING = ("sklearn.pipeline.Pipeline", "sklearn.preprocessing._function_transformer.FunctionTransformer")
+"""Transformers whose output is whatever a step or a function of the user's returns."""
+
+
 def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function as the lowering of these estimator classes.
 
@@ -125,21 +168,28 @@ def refuses(reason: str, instead: str, *classes: type | str) -> None:
     _REFUSALS.update(dict.fromkeys(classes, (reason, instead)))
 
 
+def takes_own_code(estimator: Any) -> bool:
+    """Return whether an estimator's class has no registered lowering, so that its code is traced."""
+    _load_lowerings()
+    return _TRANSFORMS.base(estimator) is None and _LOWERINGS.base(estimator) is None
+
+
 def find_lowering(estimator: Any, subject: str) -> Lowering:
     """Return the lowering of an estimator; `subject` is its name in errors."""
-    lowering: Lowering = _find(estimator, subject, _LOWERINGS)
+    method = "predict" if hasattr(estimator, "predict") else "transform"
+    lowering: Lowering = _find(estimator, subject, _LOWERINGS, method=method)
     return lowering
 
 
 def find_transform(transformer: Any, subject: str) -> Lowering:
     """Return the lowering of a transformer's `transform`: its own, or the lowering of the estimator."""
-    lowering: Lowering = _find(transformer, subject, _TRANSFORMS, _LOWERINGS)
+    lowering: Lowering = _find(transformer, subject, _TRANSFORMS, _LOWERINGS, method="transform")
     return lowering
 
 
 def find_inverse(transformer: Any, subject: str) -> Inverse:
     """Return the lowering of a transformer's inverse; `subject` is its name in errors."""
-    inverse: Inverse = _find(transformer, subject, _INVERSES)
+    inverse: Inverse = _find(transformer, subject, _INVERSES, method="inverse_transform")
     return inverse
 
 
@@ -188,10 +238,11 @@ def _register(table: _Table, classes: tuple[type | str, ...]) -> Callable[[_AnyL
     return register
 
 
-def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
+def _find(estimator: Any, subject: str, *tables: _Table, method: str) -> Any:
     """Return the first table's entry for the estimator's class, or for the base that computes the same.
 
-    Raises `ExportError` if no table has an entry.
+    A class without an entry whose `method` is written in Python outside the known libraries is traced. Raises
+    `ExportError` for any other.
     """
     _load_lowerings()
     check_instance(estimator)
@@ -207,6 +258,8 @@ def _find(estimator: Any, subject: str, *tables: _Table) -> Any:
         why = why or overriding(estimator, base, overridden, table is _INVERSES)
     refused = None if tables[-1] is _INVERSES else _refusal(estimator)
     why = refused or why or _no_lowering(estimator, tables[-1])
+    if refused is None and can_be_traced(estimator, method):
+        return OwnCode(method, why)
     raise ExportError(f"Cannot export {subject}: {why}")
 
 

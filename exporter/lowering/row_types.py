@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils._set_output import _get_output_config
 
 from triton_regressors.tables.frames import has_names
 
@@ -101,6 +102,17 @@ def transformed(transformer: Any, rows: Any | None) -> Any | None:
         return transformer.transform(rows)
     except Exception:  # transformers refuse rows in many ways; the whole estimator is asked later
         return None
+
+
+def output_names(transformer: Any) -> tuple[Any, ...]:
+    """Return the names of a fitted transformer's columns if it returns a DataFrame of pandas; otherwise nothing."""
+    config = _get_output_config("transform", transformer)
+    if config["dense"] != "pandas":
+        return ()
+    try:
+        return tuple(transformer.get_feature_names_out())
+    except Exception:  # transformers that do not name their columns raise in many ways
+        return ()
 
 
 def columns_of(rows: Any | None, columns: np.ndarray) -> Any | None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.lowering.estimator import feature_names
 from triton_regressors.exporter.lowering.input_columns import Profile
 from triton_regressors.exporter.lowering.row_types import DOUBLE, RowTypes
 from triton_regressors.tables.columns import in_words, take_columns
@@ -29,7 +28,7 @@ class Tables:
     def __init__(self, estimator: Any, profile: Profile, types: RowTypes = DOUBLE) -> None:
         self.estimator, self.types = estimator, types
         self._profile, self._text = profile, profile.text
-        self._names = feature_names(estimator)
+        self._names = list(profile.names) or None
         self._n_features = profile.n_features
 
     def table(self, given: Any, called: str = "The sample") -> Any:
@@ -71,7 +70,8 @@ class Tables:
 
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
-        table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats)
+        dtypes = {**dict.fromkeys(self._profile.never_floats, "int64"), **self._profile.kept}
+        table = self._text.asked(X.astype(np.float64), self._names, dtypes)
         return self._profile.as_categories(self.types.of_table(table))
 
     def _own_columns(self, given: Any, called: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class TextColumns:
         self._closed: set[int] = set()
         self._missing: dict[int, Any] = {}
         self._groups: dict[int, str] = {}
+        self._tabled: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._categories)
@@ -52,6 +53,19 @@ class TextColumns:
     def known(self, column: int) -> list[Any]:
         """Return the categories of a column that were found so far."""
         return list(self._categories.get(column, ()))
+
+    def table(self, column: int, strings: Sequence[str]) -> None:
+        """Record that a step has an answer for each of these strings, the first categories of a column, and no others.
+
+        The other categories, if an estimator adds some later, are `untabled`.
+        """
+        self.numbers(column, strings)
+        self._tabled[column] = len(strings)
+
+    @property
+    def untabled(self) -> dict[int, list[str]]:
+        """The categories of columns for which some step has no answer; no column without such is named."""
+        return {column: self.known(column) for column, count in self._tabled.items() if len(self.known(column)) > count}
 
     def missing(self, column: int) -> Any:
         """Return a column's missing value during the fit, None or NaN; NaN if the column had none."""
@@ -139,17 +153,17 @@ class TextColumns:
                     f"leave {min(spelt)!r} out of missing_strings (--missing-string)."
                 )
 
-    def asked(self, X: np.ndarray, names: Sequence[str] | None, integers: Iterable[int] = ()) -> Any:
+    def asked(self, X: np.ndarray, names: Sequence[str] | None, dtypes: Mapping[int, str] | None = None) -> Any:
         """Return rows of the plan's matrix as `predict` takes them: with strings, in a DataFrame if it has names.
 
-        Whole numbers in the columns `integers` become integers.
+        Columns get the `dtypes`, int64 or bool, if these hold all of their numbers.
         """
-        whole = {column: X[:, column] for column in integers if (X[:, column] == np.round(X[:, column])).all()}
-        if not self and not whole and names is None:
+        kept = {column: X[:, column].astype(dtype) for column, dtype in (dtypes or {}).items() if _holds(X[:, column], dtype)}
+        if not self and not kept and names is None:
             return X
         import pandas as pd
 
-        columns = {column: numbers.astype(np.int64) for column, numbers in whole.items()}
+        columns: dict[int, np.ndarray] = dict(kept)
         columns |= {column: self._values(column, X[:, column]) for column in self._categories}
         if names is None:
             cells = X.astype(object)
@@ -169,6 +183,13 @@ class TextColumns:
         values = np.empty(len(numbers), dtype=object)
         values[:] = [missing if np.isnan(number) else texts[int(number)] for number in numbers]
         return values
+
+
+def _holds(numbers: np.ndarray, dtype: str) -> bool:
+    """Return whether a dtype, int64 or bool, holds these numbers."""
+    if dtype == "bool":
+        return bool(np.isin(numbers, (0.0, 1.0)).all())
+    return bool((numbers == np.round(numbers)).all())
 
 
 def _number(known: dict[Any, int], value: Any) -> float:

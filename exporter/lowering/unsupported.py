@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from sklearn.utils import get_tags
@@ -19,6 +20,14 @@ KNOWN = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 INVERTIBLE = "StandardScaler, PowerTransformer or QuantileTransformer"
 """The transformers of targets that are named as examples."""
+
+
+def can_be_traced(estimator: Any, method: str) -> bool:
+    """Return whether an estimator's method is Python code of a library that is not known, or of the user."""
+    own = getattr(type(estimator), method, None)
+    module = getattr(own, "__module__", None) or ""
+    kind = getattr(_tags(estimator), "estimator_type", None)
+    return inspect.isfunction(own) and module.partition(".")[0] not in KNOWN and kind not in KINDS
 
 
 def no_lowering(estimator: Any) -> str:

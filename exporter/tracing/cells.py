@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
+from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, Expression
@@ -196,7 +197,7 @@ def _plain(value: Any) -> Any:
         holder = np.empty((), dtype=object)
         holder[()] = value
         return holder
-    array = np.asarray(value)
+    array = asarray(value)
     if array.dtype.kind in "mM":
         found = np.empty(array.shape, dtype=object)
         for place, element in np.ndenumerate(array):
@@ -237,7 +238,7 @@ class Cells(np.ndarray):
         first, *rest = key if isinstance(key, tuple) else (key,)
         if holds_cells(first):
             target = plain[(slice(None), *rest)] if rest else plain
-            mask = first if np.ndim(first) == np.ndim(target) else np.asarray(first)[:, None]
+            mask = first if np.ndim(first) == np.ndim(target) else asarray(first)[:, None]
             target[...] = mapped(algebra().where, mask, value, target.copy()).view(np.ndarray)
         elif holds_cells(rest):
             raise Untraceable("it selects columns by the values of cells")
@@ -312,7 +313,7 @@ class Cells(np.ndarray):
 
 def as_cells(array: Any) -> Cells:
     """Return an array of objects as cells."""
-    found: Cells = np.asarray(array, dtype=object).view(Cells)
+    found: Cells = asarray(array, dtype=object).view(Cells)
     return found
 
 
@@ -339,7 +340,7 @@ def call_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, where: An
     if method == "reduce":
         return reduced(name, inputs[0], keywords.get("axis", 0), bool(keywords.get("keepdims", False)))
     if method == "outer":
-        return call_ufunc(ufunc, "__call__", np.asarray(inputs[0])[:, None], np.asarray(inputs[1])[None])
+        return call_ufunc(ufunc, "__call__", asarray(inputs[0])[:, None], asarray(inputs[1])[None])
     if method == "accumulate":
         return accumulated(name, inputs[0], keywords.get("axis", 0))
     if method != "__call__":
@@ -373,7 +374,7 @@ def call_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, where: An
 
 def reduced(name: str, values: Any, axis: Any, keepdims: bool = False) -> Any:
     """Return a ufunc's reduction of cells along an axis; None is all axes."""
-    array = np.asarray(values).view(np.ndarray)
+    array = asarray(values).view(np.ndarray)
     axes = tuple(range(array.ndim)) if axis is None else tuple(np.atleast_1d(axis) % max(array.ndim, 1))
     own = algebra()
 
@@ -396,7 +397,7 @@ def reduced(name: str, values: Any, axis: Any, keepdims: bool = False) -> Any:
 
 def accumulated(name: str, values: Any, axis: int) -> Cells:
     """Return a ufunc's running reduction of cells along an axis."""
-    array = np.moveaxis(np.asarray(values).view(np.ndarray).copy(), axis, 0)
+    array = np.moveaxis(asarray(values).view(np.ndarray).copy(), axis, 0)
     own = algebra()
     for place in range(1, len(array)):
         array[place] = mapped(lambda a, b: own.binary(name, a, b), array[place - 1], array[place])

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 import pandas as pd
 from pandas.core import indexing, ops
 
@@ -112,12 +114,12 @@ def patched(rows: int) -> Iterator[None]:
                     when_cells(owner, name, _refusing(name))
             when_cells(owner, "__getitem__", _getitem(owner.__getitem__), any_argument=True)
             when_cells(owner, "__setitem__", _setitem(owner.__setitem__), any_argument=True)
-            put(owner, "values", property(_values(owner.__dict__["values"])))
+            put(owner, "values", property(_values(inspect.getattr_static(owner, "values"))))
         when_cells(pd.DataFrame, "apply", _apply_rows(pd.DataFrame.apply))
         when_cells(pd.DataFrame, "select_dtypes", _select_dtypes(pd.DataFrame.select_dtypes))
-        put(pd.DataFrame, "dtypes", property(_dtypes(pd.DataFrame.__dict__["dtypes"])))
-        put(pd.Series, "str", _Accessor(pd.Series.__dict__["str"], _Texts))
-        put(pd.Series, "dt", _Accessor(pd.Series.__dict__["dt"], _Times))
+        put(pd.DataFrame, "dtypes", property(_dtypes(inspect.getattr_static(pd.DataFrame, "dtypes"))))
+        put(pd.Series, "str", _Accessor(inspect.getattr_static(pd.Series, "str"), _Texts))
+        put(pd.Series, "dt", _Accessor(inspect.getattr_static(pd.Series, "dt"), _Times))
         put(indexing._LocIndexer, "__setitem__", _loc_setitem(indexing._LocIndexer.__setitem__))
         put(indexing._LocIndexer, "__getitem__", _loc_getitem(indexing._LocIndexer.__getitem__))
         for name in ("isna", "isnull", "notna", "notnull"):
@@ -238,7 +240,7 @@ def _like(found: Any, frame: Any) -> Any:
     """Return an array as a column or a table with the labels of another."""
     if np.ndim(found) == 1:
         index = frame.index
-        return pd.Series(np.asarray(found).view(np.ndarray), index=index, name=getattr(frame, "name", None), dtype=object)
+        return pd.Series(asarray(found).view(np.ndarray), index=index, name=getattr(frame, "name", None), dtype=object)
     if np.ndim(found) == 2 and hasattr(frame, "columns"):
         return pd.DataFrame(found.view(np.ndarray), index=frame.index, columns=frame.columns, dtype=object)
     return found
@@ -655,7 +657,7 @@ def _loc_setitem(original: Callable[..., Any]) -> Callable[..., Any]:
             raise Untraceable("it assigns to rows by a mask without naming a column", "Use df.loc[mask, column] = value")
         for name in column if isinstance(column, list) else [column]:
             old = table[name] if name in table.columns else pd.Series(np.nan, index=table.index)
-            cell_values = as_cells(np.asarray(old._values, dtype=object)) if not holds_cells(old) else unframed(old)
+            cell_values = as_cells(asarray(old._values, dtype=object)) if not holds_cells(old) else unframed(old)
             new = value[name] if hasattr(value, "columns") else value
             found = mapped(algebra().where, unframed(mask), unframed(new), cell_values)
             table[name] = pd.Series(found.view(np.ndarray), index=table.index, dtype=object)
@@ -847,7 +849,7 @@ def _cut(
         raise Untraceable("it calls pandas.cut with a number of bins", "Give pandas.cut the edges of the bins")
     if retbins:
         raise Untraceable("it calls pandas.cut with retbins=True")
-    edges = np.asarray(bins, dtype=np.float64)
+    edges = asarray(bins, dtype=np.float64)
     count = len(edges) - 1
     if labels is None:
         raise Untraceable("it makes intervals (pandas.cut without labels)", "Give pandas.cut labels, or labels=False")

@@ -17,7 +17,8 @@ from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.pieces import Pieces, add_pieces, constant_pieces, interpolation
 from triton_regressors.exporter.tracing.dates import zone_offsets
 from triton_regressors.exporter.tracing.expressions import Expression, walk
-from triton_regressors.kernels.ops.columns.expression import EXACT, MOST_INSTRUCTIONS, Expression as Operation
+from triton_regressors.kernels.numerics.instructions import EXACT
+from triton_regressors.kernels.ops.columns.expression import Expression as Operation
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 
 APART = frozenset({"lookup", "places", "interp", "zone_offset", "dot", "model"})
@@ -31,6 +32,9 @@ RISING = frozenset(
     }
 )
 """Functions that rise throughout their domain."""
+
+MOST_INSTRUCTIONS = 128
+"""The most instructions of the programs of one step."""
 
 Ask = Callable[[np.ndarray], np.ndarray]
 """The user's own function of a matrix of float64 numbers, `[n, columns]`, which returns `[n, results]`."""
@@ -47,8 +51,8 @@ class _At:
 class Lowered:
     """Adds the steps for expressions of the columns of `x` to a plan."""
 
-    def __init__(self, builder: Builder, x: Value) -> None:
-        self._builder, self._x = builder, x
+    def __init__(self, builder: Builder, x: Value, names: Sequence[Any] = ()) -> None:
+        self._builder, self._x, self._names = builder, x, tuple(names)
         self._known: dict[Expression, _At] = {}
 
     def columns(self, roots: Sequence[Expression], ask: Ask | None, transformer: Any) -> Value:
@@ -105,11 +109,14 @@ class Lowered:
         missing = [each for each in read if each not in self._known]
         if missing:
             self._place(missing, self._computed(missing))
-        for value in {self._known[each.inputs[0]].value.name: None for each in apart if each.operation != "dot"}:
-            self._add_tables([e for e in apart if e.operation != "dot" and self._known[e.inputs[0]].value.name == value])
+        tables = [each for each in apart if each.operation not in ("dot", "model")]
+        for value in dict.fromkeys(self._known[each.inputs[0]].value.name for each in tables):
+            self._add_tables([each for each in tables if self._known[each.inputs[0]].value.name == value])
         for each in apart:
             if each.operation == "dot":
                 self._add_sum(each)
+        for answers in _together([each for each in apart if each.operation == "model"]):
+            self._add_model(answers)
 
     def _add_tables(self, apart: Sequence[Expression]) -> None:
         """Add the lookups and the piecewise functions of columns of one value."""
@@ -126,6 +133,20 @@ class Lowered:
         *_, weights = total.arguments
         terms = total.inputs
         self._place([total], self._builder.affine(self._gathered(terms), np.asarray(weights, dtype=np.float64), 0.0))
+
+    def _add_model(self, answers: Sequence[Expression]) -> None:
+        """Add the steps of a fitted model that the code calls, for all of its columns that are read."""
+        (_, method), name, _, holder = answers[0].arguments[-4:]
+        x, estimator = self._gathered(answers[0].inputs), holder()
+        with self._builder.at(name):
+            if method == "predict":
+                value = self._builder.lower(estimator, x)
+            elif method == "transform":
+                value = self._builder.lower_transform(estimator, x)
+            else:
+                value = self._builder.lower_inverse(estimator, x)
+        for each in answers:
+            self._known[each] = _At(value, each.arguments[-2])
 
     def _columns_of(self, apart: Sequence[Expression]) -> np.ndarray:
         return np.array([self._known[each.inputs[0]].column for each in apart], dtype=np.int32)
@@ -246,6 +267,14 @@ class _Source:
 def _pop(order: list[Expression], root: Expression) -> int:
     """Return the first place of an expression."""
     return order.index(root)
+
+
+def _together(answers: Sequence[Expression]) -> list[list[Expression]]:
+    """Return the answers of models by what is asked: the same model and method, and the same inputs."""
+    found: dict[Any, list[Expression]] = {}
+    for each in answers:
+        found.setdefault((each.arguments[-4], each.inputs), []).append(each)
+    return list(found.values())
 
 
 def _lookup(lookups: Sequence[Expression], columns: np.ndarray) -> Lookup:

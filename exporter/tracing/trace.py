@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
@@ -67,6 +68,8 @@ def trace(
     except Untraceable as error:
         raise NotTraced(_sentence(error, str(error), error.instead)) from error
     except Exception as error:
+        if not place(error):
+            raise
         text = str(error).splitlines()[0].rstrip(".") if str(error) else ""
         reason = f"it raises {type(error).__name__}{f' ({text})' if text else ''} on a table whose values are not known"
         raise NotTraced(_sentence(error, reason, "")) from error
@@ -83,7 +86,7 @@ def _read(own: Algebra, result: Any, rows: int) -> Trace:
     if hasattr(result, "toarray") or not (hasattr(result, "iloc") or isinstance(result, np.ndarray)):
         raise Untraceable(f"it returns a value of type {type(result).__name__}", "Return an array or a DataFrame")
     names = tuple(result.columns) if hasattr(result, "columns") else None
-    array = np.asarray(unframed(result), dtype=object)
+    array = asarray(unframed(result), dtype=object)
     if array.ndim not in (1, 2) or len(array) != rows:
         raise Untraceable(
             f"it returns {len(array) if array.ndim else 0} rows for {rows}" if array.ndim in (1, 2) else

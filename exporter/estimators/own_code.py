@@ -1,0 +1,204 @@
+"""Own code in a model: functions in a FunctionTransformer, and classes without a lowering, are traced.
+
+See `exporter/tracing/trace.py`. An attribute that holds a fitted estimator with a lowering is called as such: what it
+answers is a step of the plan.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.lowering import registry
+from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.registry import traces_own_code
+from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
+from triton_regressors.exporter.tracing.lowered import Lowered
+from triton_regressors.exporter.tracing.models import TracedModel, with_models
+from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
+from triton_regressors.tables.values import is_missing
+
+INSTEAD = (
+    "Or keep the step in front of the client: export the steps behind it, pipeline[k:], and send "
+    "pipeline[:k].transform(rows) (docs/own_steps.md)"
+)
+
+
+@traces_own_code
+def trace_own_code(estimator: Any, x: Value, builder: Builder, method: str, why: str) -> Value:
+    """What a method of the class computes, with its attributes as constants."""
+    inside = with_models(copy.copy(estimator), functools.partial(_has_lowering, builder))
+    framed = bool(x.names) or hasattr(estimator, "feature_names_in_")
+    names = x.names or (tuple(getattr(estimator, "feature_names_in_", ())) if framed else ())
+    own = getattr(inside, method)
+    try:
+        return lower_function(own, estimator, x, builder, names, getattr(estimator, method), method)
+    except NotTraced as error:
+        module = type(estimator).__module__.partition(".")[0]
+        if not _is_users(type(estimator)):
+            raise ExportError(f"Cannot export {builder.subject(estimator)}: {why}") from error
+        del module
+        raise builder.refuse(estimator, f"{error}. {INSTEAD}") from error
+
+
+def lower_function(
+    function: Callable[[Any], Any],
+    transformer: Any,
+    x: Value,
+    builder: Builder,
+    names: Sequence[Any],
+    ask: Callable[[Any], Any] | None = None,
+    method: str = "transform",
+) -> Value:
+    """Return what a function makes of `x`, which is a DataFrame if it has `names`.
+
+    `ask` is the function as the user calls it.
+
+    Raises:
+        NotTraced: the function cannot be traced.
+    """
+    columns = range(x.width)
+    kinds = [_kind(x, column, builder) for column in columns]
+    strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
+    found = trace(function, kinds, list(names) or None, strings)
+    if method != "predict" and found.dimensions != 2:
+        raise NotTraced(f"its {method} returns a column and no table")
+    texts = found.algebra.texts
+    roots = texts.numbered(found.columns)
+    _note(roots, x, builder, kinds, strings)
+    for column in texts.closed:
+        if x.features and x.features[column] >= 0:
+            builder.profile.text.close(x.features[column])
+    asked = _asked(ask or function, names, kinds) if all(kind.number for kind in kinds) else None
+    value = Lowered(builder, x, names).columns(roots, asked, transformer)
+    return _marked(value, found, roots)
+
+
+def _marked(value: Value, found: Trace, roots: Sequence[Expression]) -> Value:
+    """Return the value with what is known of columns that the trace made: their kinds, strings and names."""
+    made = [root.operation != "leaf" for root in roots]
+    kinds = tuple(column.kind if new else None for column, new in zip(found.columns, made, strict=True))
+    texts = found.algebra.texts
+    strings = tuple(
+        tuple(texts.values(column)) if new and column.kind.name == TEXT else None
+        for column, new in zip(found.columns, made, strict=True)
+    )
+    old_kinds, old_strings = value.kinds or (None,) * value.width, value.strings or (None,) * value.width
+    return dataclasses.replace(
+        value,
+        names=found.names or (),
+        kinds=tuple(a or b for a, b in zip(kinds, old_kinds, strict=True)),
+        strings=tuple(a or b for a, b in zip(strings, old_strings, strict=True)),
+    )
+
+
+def _note(
+    roots: Sequence[Expression], x: Value, builder: Builder, kinds: Sequence[Kind], strings: dict[int, list[str]]
+) -> None:
+    """Record what the function reads of the model's input: columns that it hands on are not read by it."""
+    computed = [root for root in roots if root.operation != "leaf"]
+    for column in sorted({each.arguments[0] for each in walk(computed) if each.operation == "leaf"}):
+        feature = x.features[column] if x.features else -1
+        if feature < 0:
+            continue
+        kind, profile = kinds[column], builder.profile
+        profile.note_read([feature])
+        if kind.name == TEXT:
+            profile.text.table(feature, strings[column])
+            missing = [value for value in _given(profile, feature) if is_missing(value)][:1]
+            profile.text.numbers(feature, missing)
+        elif kind.name == DATE:
+            profile.note_date(feature, kind.unit or "us", kind.zone)
+        elif kind.name in ("int64", "bool") and profile.dtypes:
+            profile.kept[feature] = kind.name
+
+
+def _kind(x: Value, column: int, builder: Builder) -> Kind:
+    """Return the kind of a column of `x`."""
+    if x.kinds and x.kinds[column] is not None:
+        kind: Kind = x.kinds[column]
+        return kind
+    feature = x.features[column] if x.features else -1
+    if feature < 0:
+        return Kind(SINGLE if x.single else FLOAT)
+    profile = builder.profile
+    dtype = profile.dtypes[feature] if len(profile.dtypes) else None
+    return Kind(FLOAT, assumed=True) if dtype is None else _kind_of(dtype, functools.partial(_given, profile, feature))
+
+
+def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
+    """Return the kind of a column of a user's table."""
+    import pandas as pd
+
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return Kind(DATE, dtype.unit, str(dtype.tz))
+    if isinstance(dtype, np.dtype) and dtype.kind == "M":
+        return Kind(DATE, np.datetime_data(dtype)[0])
+    if isinstance(dtype, np.dtype) and dtype.kind in "fiub":
+        return Kind(SINGLE if dtype == np.float32 else {"f": FLOAT, "b": "bool"}.get(dtype.kind, "int64"))
+    if isinstance(dtype, pd.CategoricalDtype):
+        text = any(isinstance(category, str) for category in dtype.categories)
+        return Kind(TEXT, "category") if text else Kind(FLOAT)
+    if isinstance(dtype, pd.StringDtype):
+        return Kind(TEXT, "str" if dtype.na_value is not pd.NA else "string")
+    known = [value for value in values() if not is_missing(value)]
+    if any(isinstance(value, str) for value in known):
+        return Kind(TEXT, "object")
+    return Kind(FLOAT)
+
+
+def _given(profile: Any, feature: int) -> list[Any]:
+    """Return a feature's values in the sample."""
+    try:
+        return [] if profile.given is None else profile.given(feature)
+    except (KeyError, IndexError):
+        return []
+
+
+def _strings(x: Value, column: int, builder: Builder) -> list[str]:
+    """Return the known strings of a column of `x`, in the order of their numbers."""
+    if x.strings and x.strings[column] is not None:
+        return list(x.strings[column] or ())
+    feature, text = x.features[column], builder.profile.text
+    given = {value for value in _given(builder.profile, feature) if isinstance(value, str)}
+    return list(dict.fromkeys([*text.known(feature), *sorted(given)]))
+
+
+def _asked(
+    function: Callable[[Any], Any], names: Sequence[Any], kinds: Sequence[Kind]
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function of a table of numbers as one of a float64 matrix."""
+
+    def ask(X: np.ndarray) -> np.ndarray:
+        import pandas as pd
+
+        table: Any = pd.DataFrame(X, columns=list(names)) if names else X
+        found = np.asarray(function(table), dtype=np.float64)
+        return found.reshape(len(X), -1)
+
+    return ask
+
+
+def _has_lowering(builder: Builder, estimator: Any) -> bool:
+    """Return whether a fitted estimator's own answers can be steps of a plan."""
+    try:
+        registry.find_transform(estimator, "")
+    except ExportError:
+        return False
+    return not isinstance(estimator, TracedModel)
+
+
+def _is_users(cls: type) -> bool:
+    """Return whether a class is the user's own, not a library's."""
+    import inspect
+
+    try:
+        return "site-packages" not in inspect.getfile(cls)
+    except (OSError, TypeError):  # a class of a notebook or of a prompt
+        return True
