@@ -67,6 +67,10 @@ def lower_function(
     kinds = [_kind(x, column, builder) for column in columns]
     strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
     found = trace(function, kinds, list(names) or None, strings)
+    profile = builder.profile
+    if len(profile.dtypes):
+        features = [feature for feature in x.features if feature >= 0 and profile.dtypes[feature] is not None]
+        profile.kept.update((feature, profile.dtypes[feature]) for feature in features)
     if method != "predict" and found.dimensions != 2:
         raise NotTraced(f"its {method} returns a column and no table")
     texts = found.algebra.texts
@@ -115,8 +119,6 @@ def _note(
             profile.text.numbers(feature, missing)
         elif kind.name == DATE:
             profile.note_date(feature, kind.unit or "us", kind.zone)
-        elif kind.name in ("int64", "bool") and profile.dtypes:
-            profile.kept[feature] = kind.name
 
 
 def _kind(x: Value, column: int, builder: Builder) -> Kind:

@@ -1,20 +1,25 @@
 """Categories that a plan replaces by numbers of its own: strings, and whole numbers that float64 cannot tell apart.
 
-See `exporter/lowering/text_columns.py`. They must be features of the model's input, since no step can make them.
+See `exporter/lowering/text_columns.py`. They are features of the model's input, or strings that own code makes of such.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.tables.values import is_missing
 
 
 def number_strings(builder: Builder, estimator: Any, x: Value, column: int, values: Sequence[Any]) -> np.ndarray:
     """Return the plan's numbers for strings of a column of `x`, NaN for a missing one."""
+    made = x.strings[column] if x.strings else None
+    if made is not None:
+        return _numbers_of_made(made, values)
     if not x.features or x.features[column] < 0:
         raise builder.refuse(estimator, "it reads strings that another step makes; supported: strings of the input")
     feature, text = x.features[column], builder.profile.text
@@ -28,6 +33,15 @@ def number_strings(builder: Builder, estimator: Any, x: Value, column: int, valu
         ) from None
 
 
+def _numbers_of_made(made: Sequence[str], values: Sequence[Any]) -> np.ndarray:
+    """Return the numbers of strings that own code makes; a string that it never makes has one that no row holds."""
+    known = {text: float(number) for number, text in enumerate(made)}
+    others = itertools.count(len(made))
+    return np.array(
+        [np.nan if is_missing(value) else known.get(value, float(next(others))) for value in values], dtype=np.float64
+    )
+
+
 def number_integers(builder: Builder, estimator: Any, x: Value, column: int, integers: np.ndarray) -> np.ndarray:
     """Return the plan's numbers for whole numbers of a column of `x` that float64 cannot hold."""
     if not x.features or x.features[column] < 0:
@@ -39,4 +53,5 @@ def number_integers(builder: Builder, estimator: Any, x: Value, column: int, int
 
 def refuse_unknown(builder: Builder, x: Value, column: int) -> None:
     """Have requests refused that hold a category without a number in a column of `x`."""
-    builder.profile.text.close(x.features[column])
+    if not (x.strings and x.strings[column] is not None):
+        builder.profile.text.close(x.features[column])

@@ -32,7 +32,7 @@ class Profile:
     `read` are the features that some estimator or transformer is given. `unread` are the features that are not inputs;
     they are known once the model is lowered.
     `names` are the features' names, if they have any. `dtypes` are those of a sample's columns, if there is one, and
-    `kept` the features that are integers or booleans in every table, by the name of the dtype. `given` returns the values of a feature in the user's sample, if
+    `kept` those that features have in every table that is asked, because own code may depend on them. `given` returns the values of a feature in the user's sample, if
     there is one. `lacking` is the error to raise if the estimator alone does not say enough; the record then only says
     which features are strings.
     """
@@ -55,7 +55,7 @@ class Profile:
         self.unread: frozenset[int] = frozenset()
         self.names: Sequence[str] = ()
         self.dtypes: Sequence[Any] = ()
-        self.kept: dict[int, str] = {}
+        self.kept: dict[int, Any] = {}
         self.given = given
         self.lacking: ExportError | None = None
 

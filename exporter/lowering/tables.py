@@ -16,7 +16,7 @@ from triton_regressors.exporter.lowering.row_types import DOUBLE, RowTypes
 from triton_regressors.tables.columns import in_words, take_columns
 from triton_regressors.tables.errors import raised_as
 from triton_regressors.tables.frames import as_matrix, as_rows, has_names, is_table
-from triton_regressors.tables.values import is_na, numbers
+from triton_regressors.tables.values import NUMERIC_KINDS, is_na, numbers
 
 
 class Tables:
@@ -70,9 +70,22 @@ class Tables:
 
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
-        dtypes = {**dict.fromkeys(self._profile.never_floats, "int64"), **self._profile.kept}
-        table = self._text.asked(X.astype(np.float64), self._names, dtypes)
+        table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats)
+        table = self._kept(table) if self._names is not None else table
         return self._profile.as_categories(self.types.of_table(table))
+
+    def _kept(self, table: Any) -> Any:
+        """Return a DataFrame whose columns have the sample's dtypes where own code takes them and these hold them."""
+        found, unread = table, self._profile.unread
+        for feature, dtype in self._profile.kept.items():
+            name = found.columns[feature]
+            if feature in unread and not _is_number(dtype):
+                values = self._profile.given(feature)[:1] if self._profile.given is not None else [None]
+                column = type(found[name])(values * len(found), dtype=dtype, index=found.index)
+                found = found.assign(**{name: column})
+            elif not _is_number(dtype) or _holds(found[name], dtype):
+                found = found.astype({name: dtype})
+        return found
 
     def _own_columns(self, given: Any, called: str) -> Any:
         """Return the columns of a DataFrame that the estimator was fitted on, in their order."""
@@ -92,3 +105,14 @@ class Tables:
         objects = [name for name, dtype in table.dtypes.items() if dtype.kind == "O" and name not in text]
         held = [name for name in objects if any(map(is_na, table[name]))]
         return table.assign(**{name: table[name].where(table[name].notna(), np.nan) for name in held})
+
+
+def _is_number(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in NUMERIC_KINDS
+
+
+def _holds(column: Any, dtype: Any) -> bool:
+    """Return whether a dtype of numbers holds those of a column, float64."""
+    if dtype.kind == "b":
+        return bool(column.isin((0.0, 1.0)).all())
+    return dtype.kind == "f" or bool((column == column.round()).all())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,17 +153,17 @@ class TextColumns:
                     f"leave {min(spelt)!r} out of missing_strings (--missing-string)."
                 )
 
-    def asked(self, X: np.ndarray, names: Sequence[str] | None, dtypes: Mapping[int, str] | None = None) -> Any:
+    def asked(self, X: np.ndarray, names: Sequence[str] | None, integers: Iterable[int] = ()) -> Any:
         """Return rows of the plan's matrix as `predict` takes them: with strings, in a DataFrame if it has names.
 
-        Columns get the `dtypes`, int64 or bool, if these hold all of their numbers.
+        Whole numbers in the columns `integers` become integers.
         """
-        kept = {column: X[:, column].astype(dtype) for column, dtype in (dtypes or {}).items() if _holds(X[:, column], dtype)}
-        if not self and not kept and names is None:
+        whole = {column: X[:, column] for column in integers if (X[:, column] == np.round(X[:, column])).all()}
+        if not self and not whole and names is None:
             return X
         import pandas as pd
 
-        columns: dict[int, np.ndarray] = dict(kept)
+        columns = {column: numbers.astype(np.int64) for column, numbers in whole.items()}
         columns |= {column: self._values(column, X[:, column]) for column in self._categories}
         if names is None:
             cells = X.astype(object)
@@ -183,13 +183,6 @@ class TextColumns:
         values = np.empty(len(numbers), dtype=object)
         values[:] = [missing if np.isnan(number) else texts[int(number)] for number in numbers]
         return values
-
-
-def _holds(numbers: np.ndarray, dtype: str) -> bool:
-    """Return whether a dtype, int64 or bool, holds these numbers."""
-    if dtype == "bool":
-        return bool(np.isin(numbers, (0.0, 1.0)).all())
-    return bool((numbers == np.round(numbers)).all())
 
 
 def _number(known: dict[Any, int], value: Any) -> float:

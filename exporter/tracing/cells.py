@@ -17,7 +17,7 @@ from numpy import asarray  # kept: numpy.asarray is another one while a function
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, Expression
-from triton_regressors.exporter.tracing.refusal import Untraceable
+from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
 
 MOST_BRANCHES = 256
 """The most ways through a function of single rows that are followed."""
@@ -112,7 +112,7 @@ class Cell:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise Untraceable(f"it uses .{name} of a single cell", "Use the methods of the column, such as .str and .dt")
+        raise NoAttribute(f"it uses .{name} of a single cell", "Use the methods of the column, such as .str and .dt")
 
 
 def _unary(name: str) -> Callable[[Any], Any]:

@@ -66,8 +66,6 @@ OPERATIONS = {
 }
 """Python's operators, as pandas hands them to its array functions, and their instructions."""
 
-TEXT_NUMBERS = frozenset({"len", "count", "find", "rfind", "index", "rindex"})
-TEXT_TESTS = frozenset({"contains", "startswith", "endswith", "match", "fullmatch"})
 ROW_REMOVING = ("dropna", "drop_duplicates", "query", "sample", "nlargest", "nsmallest", "sort_values")
 OVER_ROWS = (
     *("rolling", "expanding", "ewm", "shift", "diff", "pct_change", "groupby", "rank", "quantile", "describe", "corr"),
@@ -742,7 +740,7 @@ class _Texts:
 
     def __getitem__(self, key: Any) -> Any:
         shown = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
-        return self._call("[]", lambda series: series.str[key], shown, TEXT)
+        return self._call("[]", lambda series: series.str[key], shown)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(pd.Series(["a"]).str, name):
@@ -751,16 +749,17 @@ class _Texts:
         def method(*args: Any, **kwargs: Any) -> Any:
             if kwargs.get("expand") or name in ("cat", "get_dummies", "extractall", "partition", "rpartition"):
                 raise Untraceable(f"it makes a table of strings (.str.{name})", "Take one part of them, by .str[0]")
-            number = name in TEXT_NUMBERS
-            test = name in TEXT_TESTS or (name.startswith("is") and name != "isin")
-            kind = INTEGER if number else BOOLEAN if test else TEXT
             shown = (*map(repr, args), *map(repr, sorted(kwargs.items())))
-            return self._call(name, lambda series: getattr(series.str, name)(*args, **kwargs), shown, kind)
+            return self._call(name, lambda series: getattr(series.str, name)(*args, **kwargs), shown)
 
         return method
 
-    def _call(self, name: str, call: Callable[[Any], Any], shown: Any, kind: str) -> Any:
-        return _each(self._series, lambda x: algebra().text_call(algebra().expression(x), f"str.{name}", call, shown, kind=kind))
+    def _call(self, name: str, call: Callable[[Any], Any], shown: Any) -> Any:
+        def each(x: Any) -> Expression:
+            own = algebra()
+            return own.text_call(own.expression(x), f"str.{name}", call, shown, kind=None)
+
+        return _each(self._series, each)
 
 
 class _Times:

@@ -24,6 +24,10 @@ class Untraceable(Exception):  # noqa: N818
         self.instead = instead
 
 
+class NoAttribute(Untraceable, AttributeError):
+    """An attribute that cells do not have."""
+
+
 def place(error: BaseException) -> str:
     """Return the innermost line of the user's own code at which an error was raised, with its file; or nothing."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]

@@ -56,7 +56,7 @@ class Texts:
         """Return what a call makes of each string, of a missing one, and, if it is safe, of any other string."""
         inner, _, _, function, safe = call.arguments
         chain = [function]
-        while inner.operation == "text" and inner.kind.name != TEXT:
+        while inner.operation == "text" and self._lists(inner):
             inner, function = inner.arguments[0], inner.arguments[3]
             chain.append(function)
         strings = self.values(inner)
@@ -93,7 +93,7 @@ class Texts:
     def table(self, call: Expression, numbers: Sequence[float]) -> Expression:
         """Return a table of a call's results, given as numbers, by the string that it reads."""
         inner, safe = call.arguments[0], call.arguments[4]
-        while inner.operation == "text" and inner.kind.name != TEXT:
+        while inner.operation == "text" and self._lists(inner):
             inner, safe = inner.arguments[0], safe and inner.arguments[4]
         count = len(self.values(inner))
         if not safe:
@@ -101,6 +101,10 @@ class Texts:
         table = np.array([*numbers[: count + 1], numbers[count + 1] if safe else np.nan], dtype=np.float64)
         keys = np.arange(count, dtype=np.float64)
         return self._graph.make("lookup", self.number(inner), keys, table, kind=Kind(FLOAT))
+
+    def _lists(self, text: Expression) -> bool:
+        """Return whether a call makes lists of strings."""
+        return any(isinstance(result, list) for result in self.results(text))
 
     def _moved(self, branch: Expression, union: Sequence[str]) -> Expression:
         """Return the number of a branch's string among the strings of all branches."""
@@ -147,8 +151,8 @@ class Texts:
 def kind_of(results: Sequence[Any]) -> str:
     """Return the kind of the values that a function of strings returned."""
     known = [result for result in results if not _missing(result)]
-    if known and all(isinstance(result, str) for result in known):
-        return TEXT
+    if known and all(isinstance(result, str | list) for result in known):
+        return TEXT  # lists of strings are parts of a chain, such as .str.split("-").str[0]
     if known and all(isinstance(result, bool | np.bool_) for result in known) and len(known) == len(results):
         return "bool"
     return FLOAT
