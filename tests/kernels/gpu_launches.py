@@ -19,6 +19,7 @@ from benchmarks.gpu.shape_classes import OPERATIONS as MEASURED
 from benchmarks.gpu.shape_classes import shape_classes
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.operations_dense import dense_layers
+from tests.kernels.operations_expression import own_instructions
 from tests.kernels.operations_neighbors import IN_GROUPS
 from tests.kernels.operations_pairwise import pairwise as matrix
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
@@ -59,6 +60,7 @@ def operations() -> list[tuple[Operation, list[int]]]:
         for features, targets, function in ((5000, 1, "expm1"), (64, 3, "exp"))
     ]
     found += [(Elementwise(function), [7]) for function in FUNCTIONS]
+    found += [(own_instructions(), [5])]
     found += [
         (Quadratic(shift, o(f), z((t, f, f)), z((t, f)), z(t), "sqrt", precision), [f])
         for f, t, precision in ((5, 1, "float64"), (32, 2, "float32"), (50, 2, "float64"), (50, 1, "float32"))

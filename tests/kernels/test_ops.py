@@ -28,6 +28,7 @@ from triton_regressors.kernels.ops import kinds
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.expression import Expression
 from triton_regressors.kernels.ops.columns.impute_sequence import ImputeSequence
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.power import Power
@@ -177,8 +178,8 @@ def test_quadratic_far_from_zero_keeps_float32_accuracy_of_the_distance(device: 
 
 
 MANY_ROWS_A_PROGRAM = (
-    *("columns", "combine", "concatenate", "elementwise", "float32", "impute", "impute_sequence", "piecewise"),
-    *("power", "scale", "wrap"),
+    *("columns", "combine", "concatenate", "elementwise", "expression", "float32", "impute", "impute_sequence"),
+    *("piecewise", "power", "scale", "wrap"),
 )
 
 
@@ -258,7 +259,7 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case PiecewiseAffine():
             parts = np.abs(op.values(torch.from_numpy(arrays[0]), op.nan_is_zero).numpy())
             return 1e-11 * (parts @ np.abs(op.weight) + 10.0 ** (op.coefficients.shape[2] - 1))
-        case Elementwise() | Power() | RowNorm():
+        case Elementwise() | Expression() | Power() | RowNorm():
             return 2 * (max(array.shape[1] for array in arrays) + 8) * 2.0**-53 * size
     return 2 * (summands(op) + 8) * rounding(op) * magnitude(op, arrays)  # a CPU reads the same tables
 

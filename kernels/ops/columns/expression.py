@@ -22,10 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import triton
 
 from ...format.errors import PlanError
 from ...numerics.instructions import HIDES_NAN, INSTRUCTIONS, arguments_of
 from ...plan.plan import Operation, Parameters
+from .expression_kernel import expression_kernel, group_text
+from .launch import EXPRESSION_BLOCK, EXPRESSION_WARPS, LAUNCH_INSTRUCTIONS
 
 ELEMENTS_AT_ONCE = 2**14
 """Numbers that plain torch computes at a time, a multiple of those of a vector loop: so many stay in a cache."""
@@ -44,10 +47,9 @@ class Group(NamedTuple):
     lanes: int
     inputs: int
     constants: int
-    first: int
-    """Its first output column."""
     first_column: int
     first_constant: int
+    first_output: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ class Expression(Operation):
         first = first_column = first_constant = 0
         for program, lanes in zip(self.programs, self.lanes.tolist(), strict=True):
             inputs, constants = (_count(program, kind) for kind in "xc")
-            found.append(Group(program, lanes, inputs, constants, first, first_column, first_constant))
+            found.append(Group(program, lanes, inputs, constants, first_column, first_constant, first))
             first, first_column = first + lanes, first_column + lanes * inputs
             first_constant += lanes * constants
         return tuple(found)
@@ -117,7 +119,43 @@ class Expression(Operation):
         return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        raise NotImplementedError
+        (x,), width = inputs, output.shape[1]
+        span = min(EXPRESSION_BLOCK, triton.next_power_of_2(max(rows, 1)))
+        for lanes, text in self._texts:
+            blocks = sum(triton.cdiv(span * count, EXPRESSION_BLOCK) for count in lanes)
+            expression_kernel[(triton.cdiv(rows, span) * blocks,)](
+                x,
+                **parameters,
+                out=output,
+                rows=rows,
+                span=span,
+                blocks=blocks,
+                GROUPS=text,
+                WIDTH=x.shape[1],
+                OUT_WIDTH=width,
+                BLOCK=EXPRESSION_BLOCK,
+                num_warps=EXPRESSION_WARPS,
+                enable_fp_fusion=False,
+            )
+
+    def launches(self, inputs: int) -> int:
+        return len(self._texts)
+
+    @functools.cached_property
+    def _texts(self) -> list[tuple[list[int], str]]:
+        """Return the lanes of each group of a launch and the text that its kernel is compiled from."""
+        launches: list[list[Group]] = []
+        left = 0
+        for group in self.groups:
+            if len(group.program) > left or not launches:
+                launches.append([])
+                left = LAUNCH_INSTRUCTIONS
+            launches[-1].append(group)
+            left -= len(group.program)
+        return [
+            ([group.lanes for group in groups], "\n".join(group_text(group[1:], group.program) for group in groups))
+            for groups in launches
+        ]
 
     def reads_input_once(self) -> bool:
         return len(np.unique(self.columns)) == len(self.columns)
@@ -157,7 +195,7 @@ def _compute(
     values = {f"x{k}": flat(rows.index_select(1, columns[:, k])) for k in range(group.inputs)}
     values |= {f"c{k}": flat(constants[:, k].expand(len(rows), -1)) for k in range(group.constants)}
     found = evaluate(group.program, values)
-    out[:, group.first : group.first + group.lanes] = found[:size].view(len(rows), group.lanes)
+    out[:, group.first_output : group.first_output + group.lanes] = found[:size].view(len(rows), group.lanes)
 
 
 def _tables(group: Group, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:

@@ -23,3 +23,9 @@ SEQUENCE_BLOCK = 1024
 
 SUMMED_LOOKUPS = 32
 """The most lookups that a program sums at a time."""
+
+EXPRESSION_BLOCK, EXPRESSION_WARPS = 512, 8
+"""Numbers and warps of a program that evaluates an expression: with few for a thread, long code compiles sooner."""
+
+LAUNCH_INSTRUCTIONS = 200
+"""The most instructions of all groups that one kernel evaluates; a longer program has a kernel of its own."""
