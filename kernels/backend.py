@@ -281,6 +281,8 @@ class TritonPythonModel:
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
             return "not_finite", f"X must be finite: {where} is {number}."
+        if column in self.inputs.dates:
+            return "missing", f"{tensor} must hold no missing date: {where} is NaT."
         if self.datatypes[tensor] != "BYTES":
             given = self.numbers(request, tensor)[row, place]
             return (

@@ -6,7 +6,7 @@ of `bytes` objects in UTF-8; all are [rows, columns]. A missing string is an emp
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias
@@ -16,9 +16,10 @@ import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
-from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS
+from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS, DATES
 from triton_regressors.tables import frames
 from triton_regressors.tables.columns import check_columns, take_columns
+from triton_regressors.tables.dates import dates
 from triton_regressors.tables.errors import raised_as
 from triton_regressors.tables.values import NUMERIC_KINDS, numbers, strings
 
@@ -40,6 +41,8 @@ class InputTensor:
     """An input of a model. width: of a row, −1 if it is not fixed. columns: their names in training; () without.
 
     categories: the places of the columns whose numbers are categories, which are sent exactly or not at all.
+    dates: the places of the columns of dates, which are sent in nanoseconds since 1970-01-01 UTC, each with its time
+    zone or None.
     """
 
     name: str
@@ -47,22 +50,29 @@ class InputTensor:
     width: int
     columns: tuple[str, ...] = ()
     categories: tuple[int, ...] = ()
+    dates: tuple[tuple[int, str | None], ...] = ()
 
     def __repr__(self) -> str:
         more = ", ..." if len(self.columns) > 3 else ""
         names = f", columns {', '.join(map(repr, self.columns[:3]))}{more}" if self.columns else ""
         categories = f", {len(self.categories)} of them categories" if self.categories else ""
-        return f"<InputTensor '{self.name}' {self.datatype} [{self.width}]{names}{categories}>"
+        of_dates = f", {len(self.dates)} of them dates" if self.dates else ""
+        return f"<InputTensor '{self.name}' {self.datatype} [{self.width}]{names}{categories}{of_dates}>"
 
     @property
     def text(self) -> bool:
         """True if the input takes strings."""
         return self.datatype == "BYTES"
 
+    def zones(self) -> dict[str, str | None]:
+        """Return the time zones of the columns of dates, by the columns' names."""
+        return {self.columns[place]: zone for place, zone in self.dates if self.columns}
+
 
 def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
     """Return the inputs of a model, in the order of its configuration."""
     columns, categories = _of_inputs(config, COLUMNS, str), _of_inputs(config, CATEGORIES, int)
+    of_dates = _of_inputs(config, DATES, lambda date: (int(date["column"]), date["zone"]))
     return tuple(
         InputTensor(
             tensor.name,
@@ -70,17 +80,20 @@ def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ..
             int(tensor.dims[-1]) if tensor.dims else -1,
             columns.get(tensor.name, ()),
             categories.get(tensor.name, ()),
+            of_dates.get(tensor.name, ()),
         )
         for tensor in config.input
     )
 
 
-def _of_inputs(config: model_config_pb2.ModelConfig, parameter: str, kind: type) -> dict[str, tuple[Any, ...]]:
+def _of_inputs(
+    config: model_config_pb2.ModelConfig, parameter: str, kind: Callable[[Any], Any]
+) -> dict[str, tuple[Any, ...]]:
     """Return a parameter's values for each input's columns."""
     text = config.parameters[parameter].string_value if parameter in config.parameters else "{}"
     try:
         return {name: tuple(map(kind, values)) for name, values in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, KeyError):
         raise ServerFault(
             f"Parameter {parameter!r} of model '{config.name}' does not describe the columns of its inputs."
         ) from None
@@ -200,7 +213,7 @@ def same(given: object, array: np.ndarray) -> bool:
     if array.dtype == object:
         return True
     original = np.asarray(given)
-    if original.dtype == object:  # Python's own numbers, which may have been rounded
+    if original.dtype.kind in "OM":  # Python's own numbers, which may have been rounded, or dates
         return False
     if original.dtype in (array.dtype, np.bool_):
         return True
@@ -239,6 +252,29 @@ def text_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None) 
         return strings(rows, called or tensor.name, tensor.columns)
 
 
+def date_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None) -> Any:
+    """Return X with nanoseconds since 1970-01-01 UTC in place of the dates of an input, for `number_rows`.
+
+    Raises:
+        InvalidRequest: X is not two-dimensional, has no rows, or holds something else in a column of dates.
+    """
+    called, (places, zones) = called or tensor.name, zip(*tensor.dates, strict=True)
+    names = [tensor.columns[place] if tensor.columns else place for place in places]
+    with raised_as(InvalidRequest):
+        rows = frames.as_rows(X, called, tensor.width if tensor.width > 0 else None)
+        part = rows.iloc[:, list(places)] if frames.is_table(rows) else rows[:, list(places)]
+        found = dates(part, called, names, zones)
+    if len(places) == rows.shape[1]:
+        return found
+    changed = rows.copy(deep=False) if frames.is_table(rows) else rows.astype(object)
+    for place, column in zip(places, found.T, strict=True):
+        if frames.is_table(rows):
+            changed.isetitem(place, column)
+        else:
+            changed[:, place] = column
+    return changed
+
+
 def datatype(array: np.ndarray) -> str:
     """Return the name of a tensor's type in requests."""
     return next(name for name, dtype in DTYPES.items() if array.dtype == dtype)
@@ -270,12 +306,25 @@ def some_rows(X: Any, rows: slice) -> Any:
     return X[rows] if isinstance(X, list | tuple | np.ndarray) else np.asarray(X)[rows]
 
 
-def _rows(X: Any, tensor: InputTensor, called: str | None = None) -> np.ndarray:
-    """Return X in the form of a request for an input; `called` begins the sentences of errors, or else its name."""
+def _rows(X: Any, tensor: InputTensor, called: str | None = None, *, by_hand: bool = False) -> np.ndarray:
+    """Return X in the form of a request for an input; `called` begins the sentences of errors, or else its name.
+
+    A matrix of whole numbers for an input with dates is taken as its nanoseconds only `by_hand`.
+    """
     if tensor.datatype not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise InvalidRequest(f"Input '{tensor.name}' takes {tensor.datatype}; this client sends {accepted}.")
+    if tensor.dates and not (by_hand and _is_whole(X)):
+        X = date_rows(X, tensor, called)
     return (text_rows if tensor.text else number_rows)(X, tensor, called)
+
+
+def _is_whole(X: Any) -> bool:
+    """Return whether X is a matrix of whole numbers by its dtype."""
+    if frames.is_table(X):
+        return False
+    with raised_as(InvalidRequest):
+        return frames.as_matrix(X, "The matrix").dtype.kind in "iu"
 
 
 def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model: str) -> Tensors:
@@ -283,7 +332,9 @@ def _by_name(given: Mapping[str, Any], inputs: Mapping[str, InputTensor], model:
     if unknown or not given:
         which = f"no input {unknown[0]!r}" if unknown else "inputs, and the mapping is empty"
         raise InvalidRequest(f"Model '{model}' has {which}; it takes the {listed(list(inputs.values()))}.")
-    tensors = {name: _rows(_own_columns(value, inputs[name]), inputs[name]) for name, value in given.items()}
+    tensors = {
+        name: _rows(_own_columns(value, inputs[name]), inputs[name], by_hand=True) for name, value in given.items()
+    }
     if len({len(array) for array in tensors.values()}) != 1:
         counts = ", ".join(f"'{name}' {len(array)}" for name, array in tensors.items())
         raise InvalidRequest(f"The inputs differ in their number of rows: {counts}.")

@@ -9,7 +9,6 @@ numbers may come as INT64 beside FP32 if only their rounding moves answers and t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +19,9 @@ from triton_regressors.exporter.evidence.jumps import rows_at_jumps
 from triton_regressors.exporter.evidence.oracle import Answers, Oracle
 from triton_regressors.exporter.evidence.sample import GivenRows, differ
 from triton_regressors.exporter.evidence.ties import errors
-from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.lower import Lowered
-from triton_regressors.kernels.format.inputs import NUMBERS, Inputs, IntegerInput
+from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.format.parity import ulps
 
 INPUT_TYPES = ("auto", "fp32", "fp64")
@@ -107,7 +106,7 @@ def choose_inputs(oracle: Oracle, lowered: Lowered, rows: GivenRows, wanted: str
     elif wanted == "auto" and not rounding.moves:
         chosen = plain
     elif wanted == "auto":
-        apart = _with_integers(plain, _integers(oracle, profile, plain, rows))
+        apart = with_integers(plain, _integers(oracle, profile, plain, rows))
         if apart is not plain and not probe.rounding(apart).moves:
             chosen = apart
     return InputChoice(chosen, rounding, wanted)
@@ -119,7 +118,10 @@ class _Probe:
     def __init__(self, oracle: Oracle, lowered: Lowered, rows: GivenRows, tolerance: float) -> None:
         self._oracle, self._rows = oracle, rows
         self._limit = SHARE_OF_TOLERANCE * tolerance
-        known = rows_at_edges(find_edges(lowered.plan), rows.X)
+        edges = find_edges(lowered.plan)
+        for date in lowered.inputs.dates:  # no type rounds it
+            edges.pop(date, None)
+        known = rows_at_edges(edges, rows.X)
         at_edges = oracle.types.of_matrix(np.concatenate([known, self._rows_at_jumps(lowered)]))
         answers = oracle.finite_answers(at_edges) if len(at_edges) else None
         self._edges = at_edges if answers is not None else at_edges[:0]
@@ -186,22 +188,6 @@ def _integers(oracle: Oracle, profile: Profile, inputs: Inputs, rows: GivenRows)
         if (numbers != numbers.astype(np.float32)).any() and oracle.finite_answers(with_nan) is None:
             found.append(column)
     return found
-
-
-def _with_integers(inputs: Inputs, columns: Sequence[int]) -> Inputs:
-    """Return the inputs with these columns of `X` in the tensor of whole numbers."""
-    if not columns:
-        return inputs
-    known = inputs.integers
-    categories = dict(zip(known.columns, zip(known.categories, known.closed, strict=True), strict=True))
-    together = sorted({*categories, *columns})
-    of_each = [categories.get(column, ((), False)) for column in together]
-    return dataclasses.replace(
-        inputs,
-        numeric=tuple(column for column in inputs.numeric if column not in columns),
-        categorical=tuple(column for column in inputs.categorical if column not in columns),
-        integers=IntegerInput(tuple(together), *(tuple(part) for part in zip(*of_each, strict=True))),
-    )
 
 
 def _check_categories(oracle: Oracle, profile: Profile, inputs: Inputs) -> None:

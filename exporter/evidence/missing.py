@@ -61,10 +61,11 @@ def nan_columns(
         return matched(rows) is not None
 
     tensors = inputs.columns()
-    tensors.pop(INTEGERS, None)
-    if not tensors:
+    if INTEGERS in tensors:  # int64 has no NaN, but a missing date
+        tensors[INTEGERS] = tuple(inputs.dates)
+    every = np.array(sorted(column for columns in tensors.values() for column in columns), dtype=np.int64)
+    if not len(every):
         return [], nothing, False
-    every = np.sort(np.concatenate(list(tensors.values())))
     given = every[np.isnan(sample.X[:, every]).any(axis=0)]
     with_nan = np.flatnonzero(np.isnan(sample.X[:, given]).any(axis=1))[:ROWS]
 

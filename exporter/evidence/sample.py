@@ -13,10 +13,14 @@ from triton_regressors.exporter.evidence.oracle import Answers, Oracle
 from triton_regressors.exporter.lowering.input_columns import Profile
 from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.exporter.lowering.row_types import dtypes_of
-from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.inputs import EXACT, PER_MICROSECOND, Inputs
 from triton_regressors.kernels.format.parity import units
+from triton_regressors.tables.dates import UNITS
 
 DRAWN_ROWS = 1024
+
+_YEARS = [float(np.datetime64(year, "us").astype(np.int64)) for year in ("2000", "2030")]
+"""The first moments of the years between which dates are drawn, in microseconds since 1970."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +133,10 @@ def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _draw(profile: Profile) -> np.ndarray:
-    """Return rows of independent normal features about the fitted location and scale."""
+    """Return rows of independent normal features about the fitted location and scale.
+
+    Dates whose location or scale is not known lie between those of `_YEARS`; all are whole units.
+    """
     location = np.nan_to_num(profile.location, nan=0.0)
     scale = np.nan_to_num(profile.scale, nan=1.0)
     rng = np.random.default_rng(0)
@@ -138,5 +145,10 @@ def _draw(profile: Profile) -> np.ndarray:
     for column, numbers in sorted(profile.choices.items()):
         X[:, column] = rng.choice(numbers, rows)
     profile.text.draw(X, rng)
+    for column, kind in sorted(profile.dates.items()):
+        if column not in profile.choices and not np.isfinite(profile.location[column] + profile.scale[column]):
+            X[:, column] = rng.uniform(*_YEARS, rows)
+        whole = max(UNITS[kind.unit] // PER_MICROSECOND, 1)
+        X[:, column] = np.floor(np.clip(X[:, column], -EXACT, EXACT) / whole) * whole
     X[:, sorted(profile.unread)] = 0.0
     return X

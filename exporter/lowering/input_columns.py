@@ -6,7 +6,9 @@ step made has none. The first statement about a feature holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from numpy.typing import ArrayLike
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.text_columns import TextColumns
+from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput
+from triton_regressors.tables.dates import UNITS
 
 Features = Sequence[int]
 """The feature of the model's input that each column of a value is, `[width]`, −1 for none; or empty."""
@@ -26,8 +30,9 @@ class Profile:
     feature takes. `integers` are the features whose choices are whole numbers by their dtype, `booleans` the features
     whose choices are booleans, and `never_floats` the features whose choices the estimator takes only as integers.
     `categories` holds the categories of features that the estimator takes as pandas' categorical columns. `text` are
-    the features that are strings; `missing_strings` stand for a missing value in them. An export without a sample draws
-    rows from this record, and it decides the input's tensors and their types.
+    the features that are strings; `missing_strings` stand for a missing value in them. `dates` are the features that
+    are dates; their location, scale and choices are in microseconds since 1970-01-01 UTC. An export without a sample
+    draws rows from this record, and it decides the input's tensors and their types.
 
     `read` are the features that some estimator or transformer is given. `unread` are the features that are not inputs;
     they are known once the model is lowered.
@@ -51,6 +56,7 @@ class Profile:
         self.never_floats: set[int] = set()
         self.categories: dict[int, tuple[Any, ...]] = {}
         self.text = TextColumns(missing_strings)
+        self.dates: dict[int, DateColumn] = {}
         self.read: set[int] = set()
         self.unread: frozenset[int] = frozenset()
         self.names: Sequence[str] = ()
@@ -100,6 +106,17 @@ class Profile:
             if given.dtype.kind == "b":
                 self.booleans.add(feature)
 
+    def note_date(self, feature: int, unit: str, zone: str | None = None) -> None:
+        """Record that the estimator takes a feature as dates of this unit, "s", "ms", "us" or "ns".
+
+        `zone` is the name of the dates' time zone as pandas' `tz_convert` takes it; None for dates without one. The
+        plan's matrix holds whole microseconds since 1970-01-01 UTC, rounded down, and NaN for NaT.
+        """
+        if unit not in UNITS:
+            raise ValueError(f"the unit of dates must be one of {', '.join(UNITS)}, not {unit!r}")
+        if feature >= 0:
+            self.dates.setdefault(feature, DateColumn(unit, zone))
+
     def note_categories(self, feature: int, categories: Sequence[Any]) -> None:
         """Record that the estimator takes a feature as pandas' categorical column, with these among its categories."""
         self.categories[feature] = tuple(dict.fromkeys((*self.categories.get(feature, ()), *categories)))
@@ -123,10 +140,30 @@ class Profile:
                 frame.isetitem(feature, pd.Series(pd.Categorical(cells, dtype=dtype), index=frame.index))
         return frame
 
-    def note_date(self, feature: int, unit: str, zone: str | None) -> None:
-        """Stub until dates arrive."""
-        raise NotImplementedError
-
     def name_tensor(self, features: Features, name: str) -> None:
         """Name the tensor for these features, unless they have one, in case they are strings."""
         self.text.group(features, name)
+
+
+def with_integers(
+    inputs: Inputs, columns: Sequence[int], dates: Mapping[int, DateColumn] = MappingProxyType({})
+) -> Inputs:
+    """Return the inputs with these columns of `X` in the tensor of whole numbers; `dates` are those that are dates."""
+    if not columns:
+        return inputs
+    known = inputs.integers
+    categories = dict(zip(known.columns, zip(known.categories, known.closed, strict=True), strict=True))
+    together = sorted({*categories, *columns})
+    of_each = [categories.get(column, ((), False)) for column in together]
+    known_dates = {**inputs.dates, **dates}
+    kinds = tuple(known_dates.get(column) for column in together)
+    return dataclasses.replace(
+        inputs,
+        numeric=tuple(column for column in inputs.numeric if column not in columns),
+        categorical=tuple(column for column in inputs.categorical if column not in columns),
+        integers=IntegerInput(
+            tuple(together),
+            *(tuple(part) for part in zip(*of_each, strict=True)),
+            dates=kinds if any(kinds) else None,
+        ),
+    )

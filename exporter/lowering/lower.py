@@ -15,7 +15,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.exporter.lowering.decision_tables import tabulate
 from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, feature_names, table_names
-from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.memory import hand_back
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
@@ -111,6 +111,7 @@ def _lower(
     except PlanError as error:
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {error}") from error
     inputs = profile.text.inputs(plan, _columns_taken(profile, kept))
+    inputs = with_integers(inputs, sorted(profile.dates.keys() & set(inputs.numeric)), profile.dates)
     taken = {column for columns in inputs.columns().values() for column in columns}
     profile.unread = frozenset(range(n_features)) - taken
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))

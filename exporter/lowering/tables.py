@@ -13,7 +13,9 @@ import numpy as np
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.input_columns import Profile
 from triton_regressors.exporter.lowering.row_types import DOUBLE, RowTypes
+from triton_regressors.kernels.format.inputs import microseconds, nanoseconds
 from triton_regressors.tables.columns import in_words, take_columns
+from triton_regressors.tables.dates import as_dates, dates
 from triton_regressors.tables.errors import raised_as
 from triton_regressors.tables.frames import as_matrix, as_rows, has_names, is_table
 from triton_regressors.tables.values import NUMERIC_KINDS, is_na, numbers
@@ -49,6 +51,7 @@ class Tables:
                     import pandas as pd
 
                     table = pd.DataFrame(table, columns=self._names).infer_objects()
+            table = self._with_dates(table, called)
         return self._profile.as_categories(self.types.of_table(self._without_na(table)))
 
     def matrix(self, table: Any, numeric: tuple[int, ...], called: str = "The sample") -> np.ndarray:
@@ -66,11 +69,15 @@ class Tables:
             which = in_words([table.columns[column] if is_table(table) else column for column in infinite])
             raise ExportError(f"{called}'s {which} must not hold infinity; give rows that the model can take.")
         self._text.fill(X, table, called)
+        if self._dates:
+            with raised_as(ExportError):
+                X[:, self._dates] = microseconds(self._nanoseconds(table, called))
         return X
 
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
-        table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats)
+        given = {feature: as_dates(nanoseconds(X[:, feature]), kind) for feature, kind in self._profile.dates.items()}
+        table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats, given)
         table = self._kept(table) if self._names is not None else table
         return self._profile.as_categories(self.types.of_table(table))
 
@@ -79,6 +86,8 @@ class Tables:
         found, unread = table, self._profile.unread
         for feature, dtype in self._profile.kept.items():
             name = found.columns[feature]
+            if feature in self._profile.dates and feature not in unread:
+                continue
             if feature in unread and not _is_number(dtype):
                 values = self._profile.given(feature)[:1] if self._profile.given is not None else [None]
                 column = type(found[name])(values * len(found), dtype=dtype, index=found.index)
@@ -86,6 +95,26 @@ class Tables:
             elif not _is_number(dtype) or _holds(found[name], dtype):
                 found = found.astype({name: dtype})
         return found
+
+    @property
+    def _dates(self) -> list[int]:
+        """The columns of dates that are inputs."""
+        return sorted(self._profile.dates.keys() - self._profile.unread)
+
+    def _nanoseconds(self, table: Any, called: str) -> np.ndarray:
+        """Return the columns of dates of a table."""
+        zones = [self._profile.dates[column].zone for column in self._dates]
+        given = table.iloc[:, self._dates] if is_table(table) else table[:, self._dates]
+        return dates(given, called, self._dates, zones)
+
+    def _with_dates(self, table: Any, called: str) -> Any:
+        """Return rows with dates in the unit and the time zone of the model's columns, in a DataFrame."""
+        if not self._dates or not is_table(table):
+            return table
+        table = table.copy(deep=False)
+        for column, found in zip(self._dates, self._nanoseconds(table, called).T, strict=True):
+            table.isetitem(column, as_dates(found, self._profile.dates[column]))
+        return table
 
     def _own_columns(self, given: Any, called: str) -> Any:
         """Return the columns of a DataFrame that the estimator was fitted on, in their order."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -153,22 +154,30 @@ class TextColumns:
                     f"leave {min(spelt)!r} out of missing_strings (--missing-string)."
                 )
 
-    def asked(self, X: np.ndarray, names: Sequence[str] | None, integers: Iterable[int] = ()) -> Any:
+    def asked(
+        self,
+        X: np.ndarray,
+        names: Sequence[str] | None,
+        integers: Iterable[int] = (),
+        dates: Mapping[int, Any] = MappingProxyType({}),
+    ) -> Any:
         """Return rows of the plan's matrix as `predict` takes them: with strings, in a DataFrame if it has names.
 
-        Whole numbers in the columns `integers` become integers.
+        Whole numbers in the columns `integers` become integers. `dates` are the columns of dates.
         """
         whole = {column: X[:, column] for column in integers if (X[:, column] == np.round(X[:, column])).all()}
-        if not self and not whole and names is None:
+        if not self and not whole and not dates and names is None:
             return X
         import pandas as pd
 
-        columns = {column: numbers.astype(np.int64) for column, numbers in whole.items()}
+        columns: dict[int, Any] = {column: numbers.astype(np.int64) for column, numbers in whole.items()} | dict(dates)
         columns |= {column: self._values(column, X[:, column]) for column in self._categories}
         if names is None:
+            if len(dates) == X.shape[1] and all(isinstance(values.dtype, np.dtype) for values in dates.values()):
+                return np.column_stack([dates[column] for column in range(X.shape[1])])
             cells = X.astype(object)
             for column, values in columns.items():
-                cells[:, column] = values
+                cells[:, column] = values.astype(object)
             return cells
         series = {name: columns.get(column, X[:, column]) for column, name in enumerate(names)}
         return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in series.items()})

@@ -15,8 +15,8 @@ from triton_regressors.batching import INT32, Batching
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.engine.runner import ENGINES
 from triton_regressors.kernels.engine.staging import MAX_NUMBERS
-from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS
-from triton_regressors.kernels.format.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
+from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS, DATES
+from triton_regressors.kernels.format.inputs import INTEGERS, MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
 from triton_regressors.kernels.serving.observer import DEFAULT_MODE, MODES
 
 FULL_BATCH = "a full batch"
@@ -110,10 +110,11 @@ def make_config(
 ) -> Any:
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
 
-    Two parameters tell clients of the columns, as JSON objects keyed by tensor name. `columns` has their names, if they
-    have some. `categories` has the places of columns whose numbers are categories and must not be rounded, without
-    those that are float32 in the sample. A third, `checks_columns`, says that a request may name the columns that it
-    was made for. A fourth, `answers_column`, says that `predict` answers one target as `[rows, 1]`.
+    Three parameters tell clients of the columns, as JSON objects keyed by tensor name. `columns` has their names, if
+    they have some. `categories` has the places of columns whose numbers are categories and must not be rounded, without
+    those that are float32 in the sample. `dates` has the columns of dates, if there are any. A fourth,
+    `checks_columns`, says that a request may name the columns that it was made for. A fifth, `answers_column`, says
+    that `predict` answers one target as `[rows, 1]`.
     """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
@@ -141,6 +142,11 @@ def make_config(
     if any(categories.values()):
         found = {tensor: places for tensor, places in categories.items() if places}
         config.parameters[CATEGORIES].string_value = json.dumps(found)
+    if inputs.dates:
+        places = [
+            {"column": place, "unit": "ns", "zone": date.zone} for place, date in inputs.integers.date_places().items()
+        ]
+        config.parameters[DATES].string_value = json.dumps({INTEGERS: places})
     config.parameters[CHECKS_COLUMNS].string_value = "true"
     if answers_column:
         config.parameters[ANSWERS_COLUMN].string_value = "true"
@@ -150,17 +156,18 @@ def make_config(
 def for_next_version(config: Any, mine: Any) -> Any:
     """Return a copy of an entry's `ModelConfig` that describes its next version to clients; `mine` is that version's.
 
-    The shape of answers is the new version's. Names are added if the entry had none. The places of categories are the
-    new version's. If older versions are served beside it, their places are added, since a column that holds categories
-    in any served version must not be rounded.
+    The dates and the shape of answers are the new version's. Names are added if the entry had none. The places of
+    categories are the new version's. If older versions are served beside it, their places are added, since a column
+    that holds categories in any served version must not be rounded.
     """
     changed = copy.deepcopy(config)
     if COLUMNS in mine.parameters:
         changed.parameters[COLUMNS].string_value = mine.parameters[COLUMNS].string_value
-    if ANSWERS_COLUMN in mine.parameters:
-        changed.parameters[ANSWERS_COLUMN].string_value = mine.parameters[ANSWERS_COLUMN].string_value
-    else:
-        changed.parameters.pop(ANSWERS_COLUMN, None)
+    for parameter in (DATES, ANSWERS_COLUMN):
+        if parameter in mine.parameters:
+            changed.parameters[parameter].string_value = mine.parameters[parameter].string_value
+        else:
+            changed.parameters.pop(parameter, None)
     policy = config.version_policy
     alone = policy.WhichOneof("policy_choice") in (None, "latest") and policy.latest.num_versions <= 1
     served = [mine] if alone else [mine, config]

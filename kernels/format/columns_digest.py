@@ -17,6 +17,10 @@ COLUMNS = "columns"
 CATEGORIES = "categories"
 """Parameter of a configuration: JSON, an object of each input's name to the places of columns that hold categories."""
 
+DATES = "dates"
+"""Parameter of a configuration: JSON, an object of each input's name to its columns of dates, each an object of its
+place, `column`, the unit of the numbers that are sent, always "ns" since 1970-01-01 UTC, and its time zone or null."""
+
 CHECKS_COLUMNS = "checks_columns"
 """Parameter of a configuration whose model refuses requests that were made for other columns."""
 
@@ -29,5 +33,6 @@ COLUMNS_DIGEST = "columns_digest"
 
 def columns_digest(parameters: Mapping[str, str]) -> str:
     """Return the digest of a configuration's parameters about the columns: 128 bits in hexadecimal."""
-    told = json.dumps([parameters.get(COLUMNS, ""), parameters.get(CATEGORIES, "")])
+    dates = [parameters[DATES]] if DATES in parameters else []
+    told = json.dumps([parameters.get(COLUMNS, ""), parameters.get(CATEGORIES, ""), *dates])
     return hashlib.sha256(told.encode()).hexdigest()[:32]

@@ -4,8 +4,10 @@ Most plans read one tensor `X`, FP32 or FP64, which is that matrix. If a model w
 group of these columns is a BYTES tensor of its own. In place of a string the matrix has its number among the column's
 categories. It has NaN for an empty string or another spelling of a missing value that is not a category, and −1 for any
 other string. Columns of whole numbers that FP32 would round may be an INT64 tensor of their own, `integers`. If float64
-would round a column's categories too, the matrix has the places of the numbers among the categories. `X` holds the
-other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads it.
+would round a column's categories too, the matrix has the places of the numbers among the categories. Columns of dates
+are in `integers` too: whole nanoseconds since 1970-01-01 UTC, which become whole microseconds in the matrix. `X` holds
+the other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads
+it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,13 @@ INTEGERS = "integers"
 
 ONLY_CPU_INPUTS = "FORCE_CPU_ONLY_INPUT_TENSORS"
 """The parameter of a configuration that lets the server leave tensors in place ("no"), even in a GPU's memory."""
+
+NAT = -(2**63)
+"""The nanoseconds of a missing date."""
+
+PER_MICROSECOND = 1000
+EXACT = 2**53
+"""Up to this size float64 holds every whole number, and up to twice this size every even one."""
 
 UNKNOWN = -1.0
 
@@ -85,21 +94,32 @@ class TextInput:
 
 
 @dataclass(frozen=True)
+class DateColumn:
+    """A column of dates: the `unit` that its model was fitted on, s, ms, us or ns, and its time zone or None."""
+
+    unit: str
+    zone: str | None = None
+
+
+@dataclass(frozen=True)
 class IntegerInput:
     """The INT64 tensor `[rows, len(columns)]`, `integers`.
 
     `columns` are the plan's columns. `categories` holds the ordered categories of each column whose categories float64
     does not tell apart, and nothing for a column of numbers. `closed` says for each column whether a number outside its
-    categories is refused.
+    categories is refused. `dates` says for each column whether it is one of dates; None if no column is.
     """
 
     columns: tuple[int, ...] = ()
     categories: tuple[tuple[int, ...], ...] = ()
     closed: tuple[bool, ...] = ()
+    dates: tuple[DateColumn | None, ...] | None = None
 
     def encode(self, integers: np.ndarray) -> np.ndarray:
         """Return int64 `[rows, columns]` as the plan's numbers, float64 of the same shape."""
         found = integers.astype(np.float64)
+        for column in self.date_places():
+            found[:, column] = microseconds(integers[:, column])
         for column, places in enumerate(self._places):
             if places:
                 found[:, column] = [places.get(number, UNKNOWN) for number in integers[:, column].tolist()]
@@ -113,9 +133,15 @@ class IntegerInput:
                 unknown = next(number for number in range(len(categories) + 1) if number not in categories)
                 known = np.array([*categories, unknown], dtype=np.int64)  # UNKNOWN is the last
                 integers[:, column] = known[numbers[:, column].astype(np.int64)]
+            elif column in self.date_places():
+                integers[:, column] = nanoseconds(numbers[:, column])
             else:
                 integers[:, column] = numbers[:, column]
         return integers
+
+    def date_places(self) -> dict[int, DateColumn]:
+        """Return the places of the columns of dates in this tensor."""
+        return {place: date for place, date in enumerate(self.dates or ()) if date is not None}
 
     @functools.cached_property
     def _places(self) -> list[dict[int, float]]:
@@ -209,7 +235,35 @@ class Inputs:
         return [column for column, closed in pairs if closed]
 
     @property
+    def dates(self) -> dict[int, DateColumn]:
+        """The columns of the matrix that hold dates."""
+        return {self.integers.columns[place]: date for place, date in self.integers.date_places().items()}
+
+    @property
     def coded(self) -> list[int]:
         """The columns of the matrix that hold the places of categories, or `UNKNOWN`."""
         integers = zip(self.integers.columns, self.integers.categories, strict=True)
         return [column for column, known in integers if known] + [i for group in self.text for i in group.columns]
+
+
+def microseconds(dates: np.ndarray) -> np.ndarray:
+    """Return nanoseconds since 1970, int64, as a plan's float64: microseconds rounded down, NaN for `NAT`.
+
+    Beyond `EXACT`, before 1684 and after 2255, they are rounded down to even microseconds, which float64 holds.
+    """
+    whole = dates // PER_MICROSECOND
+    beyond = np.abs(whole) > EXACT
+    if beyond.any():
+        whole[beyond] &= -2
+    found: np.ndarray = whole.astype(np.float64)
+    found[dates == NAT] = np.nan
+    return found
+
+
+def nanoseconds(numbers: np.ndarray) -> np.ndarray:
+    """Return int64 nanoseconds that `microseconds` turns into these numbers, which are whole or NaN."""
+    missing = np.isnan(numbers)
+    whole = np.where(missing, 0, numbers).astype(np.int64)
+    found: np.ndarray = np.maximum(whole, NAT // PER_MICROSECOND + 1) * PER_MICROSECOND  # the earliest date is above
+    found[missing] = NAT
+    return found

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from triton_regressors.kernels.entry import Document
-from triton_regressors.kernels.format.inputs import TextInput
+from triton_regressors.kernels.format.inputs import NAT, DateColumn, TextInput
 
 FEW = 4
 """The number of a column's categories to show."""
 BRIEF_WIDTH = 60
 """The number of characters for an input's columns in the brief form."""
+SINCE = "nanoseconds since 1970-01-01 UTC"
+"""The numbers that stand for dates in requests."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Input:
 
     `columns` are the labels of its columns, in their order: their names, or "column 3" if they had none in training.
     `in_order` says that they are all the columns of a training without names. `notes` are sentences on missing values
-    and on categories.
+    and on categories. `dates` are the labels of the columns of dates.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Input:
     columns: tuple[str, ...]
     in_order: bool
     notes: tuple[str, ...]
+    dates: tuple[str, ...] = ()
 
     @property
     def shape(self) -> str:
@@ -41,7 +44,11 @@ class Input:
         ends = accumulate(len(name) + 2 for name in self.columns)
         count = max(sum(end <= BRIEF_WIDTH for end in ends), 1)
         more = f", and {len(self.columns) - count:,} more" if count < len(self.columns) else ""
-        return "in training order" if self.in_order else ", ".join(self.columns[:count]) + more
+        named = "in training order" if self.in_order else ", ".join(self.columns[:count]) + more
+        if not self.dates:
+            return named
+        which = "" if len(self.dates) == len(self.columns) else f"{', '.join(self.dates)}: "
+        return f"{named} ({which}{SINCE}; NaT = {NAT})"
 
     def all(self) -> str:
         """Return a sentence that names all columns."""
@@ -68,8 +75,14 @@ def inputs_of(document: Document) -> tuple[Input, ...]:
             single = [called[i] for i in columns if i in (inputs.float32 or ())]
             kept = [called[i] for i in columns if i in inputs.categorical and called[i] not in single]
             notes = _notes_on_numbers(datatype, missing, kept, single, len(columns))
+        dates = {called[column]: inputs.dates[column] for column in columns if column in inputs.dates}
+        if dates:
+            lost = _where({name: column in nan_columns for name, column in zip(dates, inputs.dates, strict=True)})
+            notes = (*_notes_on_dates(dates, lost), *(notes if len(dates) < len(columns) else ()))
         in_order = not document.provenance.feature_names and len(columns) == inputs.n_features
-        tensors.append(Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes))
+        tensors.append(
+            Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes, tuple(dates))
+        )
     return tuple(tensors)
 
 
@@ -97,6 +110,13 @@ def _notes_on_numbers(
         where = "" if len(single) == count else f" in {', '.join(single)}"
         notes.append(f'Float64 numbers{where} are rounded as astype("float32") rounds them.')
     return tuple(notes)
+
+
+def _notes_on_dates(dates: Mapping[str, DateColumn], missing: str | None) -> tuple[str, ...]:
+    """Return notes on a tensor's columns of dates: their unit, their time zones, and in which a date may be missing."""
+    of_zone = [f"{name}, whose time zone is {date.zone}" if date.zone else name for name, date in dates.items()]
+    lost = "No date may be missing." if missing is None else f"A missing date is {NAT}{missing}."
+    return f"Dates, in {SINCE}: {'; '.join(of_zone)}.", lost
 
 
 def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -28,7 +28,8 @@ def profile_sentences(profile: RowProfile, inputs: Inputs, called: Sequence[str]
             count = len(profile.known[column])
             sentences.append(f"{called[column]}: {count:,} categor{'y' if count == 1 else 'ies'}")
         else:
-            sentences.append(f"{called[column]}: {_three(profile.deciles[:, column])}")
+            written = date_text if column in inputs.dates else "{:.4g}".format
+            sentences.append(f"{called[column]}: {_three(profile.deciles[:, column], written)}")
         share = float(profile.nan_share[column])
         sentences[-1] += f", {100 * share:.3g} % missing." if share else "."
     if len(columns) > MOST:
@@ -53,6 +54,13 @@ def few_rows_sentence(profile: RowProfile) -> str | None:
     )
 
 
-def _three(deciles: np.ndarray) -> str:
+def date_text(microseconds: float) -> str:
+    """Return a date of a plan's matrix in ISO 8601, in UTC if it has a time zone, without a fraction or a time of 0."""
+    date = np.datetime64(int(microseconds), "us")
+    shortest = next(unit for unit in ("D", "s", "us") if date.astype(f"datetime64[{unit}]") == date)
+    return str(date.astype(f"datetime64[{shortest}]")).replace("T", " ")
+
+
+def _three(deciles: np.ndarray, written: Callable[[float], str] = "{:.4g}".format) -> str:
     ends = [deciles[place] for place in (0, len(deciles) // 2, -1)]
-    return "no number" if np.isnan(ends).any() else ", ".join(f"{number:.4g}" for number in ends)
+    return "no number" if np.isnan(ends).any() else ", ".join(map(written, ends))

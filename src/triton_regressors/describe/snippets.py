@@ -15,12 +15,14 @@ from urllib.parse import quote
 import numpy as np
 
 from triton_regressors.kernels.entry import Golden
-from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.format.inputs import INTEGERS, NAT, DateColumn, Inputs
 
 MANY = 64
 """Above this many columns, no row is written out."""
 WIDTH = 100
 DIGITS = 4
+SECOND = 10**9
+"""The nanoseconds of a second, to which dates are rounded down."""
 
 
 def python_snippet(
@@ -42,7 +44,8 @@ def python_snippet(
         values = {tensor: _array(part) for tensor, part in row.items()}
         imports = "import numpy as np\n" if any(value.startswith("np.") for value in values.values()) else ""
         items = [f"{_literal(tensor)}: {value}" for tensor, value in values.items()]
-        rows = next(iter(values.values())) if len(values) == 1 else _laid_out("{", items, "}")
+        alone = len(values) == 1 and not inputs.dates  # only a mapping takes dates as numbers
+        rows = next(iter(values.values())) if alone else _laid_out("{", items, "}")
     which = "any table with these columns" if feature_names else "their columns in training order"
     asked = f"predict({_literal(name)}, rows)"
     if list(outputs) != ["y"]:
@@ -68,7 +71,10 @@ def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Gold
         "outputs": [{"name": output} for output in outputs],
     }
     url = f"127.0.0.1:8000/v2/models/{quote(name)}/infer"
-    return f"curl -s {url} -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
+    command = f"curl -s {url} -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
+    dates = [row[INTEGERS][place] for place in inputs.integers.date_places()]
+    known = next((_time(date) for date in dates if date != NAT), "2026-01-31 14:05:09")
+    return f"# Nanoseconds of a date: date -d '{known} UTC' +%s%N\n{command}" if dates else command
 
 
 def _width(inputs: Inputs) -> int:
@@ -87,6 +93,9 @@ def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
             found[tensor] = [text.decode() for text in values[0]]
         elif values.dtype.kind == "i":
             found[tensor] = values[0].tolist()
+            for place in inputs.integers.date_places():
+                if found[tensor][place] != NAT:
+                    found[tensor][place] -= found[tensor][place] % SECOND
         else:
             found[tensor] = [
                 _shown(value, whole=bool(whole[column]), category=column in inputs.categorical)
@@ -111,7 +120,11 @@ def _table(
         for tensor, columns in inputs.columns().items()
         for column, value in zip(columns, row[tensor], strict=True)
     }
-    items = [f"{_literal(feature_names[column])}: [{_literal(value)}]" for column, value in sorted(values.items())]
+    cells = {
+        column: _date(value, inputs.dates[column]) if column in inputs.dates else _literal(value)
+        for column, value in sorted(values.items())
+    }
+    items = [f"{_literal(feature_names[column])}: [{cell}]" for column, cell in cells.items()]
     return _laid_out("pd.DataFrame({", items, "})")
 
 
@@ -120,6 +133,20 @@ def _array(part: Sequence[Any]) -> str:
     if len(part) > MANY and not isinstance(part[0], str):
         return f"np.zeros((1, {len(part)}))"
     return _laid_out("[[", [_literal(value) for value in part], "]]")
+
+
+def _date(nanoseconds: int, column: DateColumn) -> str:
+    """Return pandas' date as Python code."""
+    if nanoseconds == NAT:
+        return "pd.NaT"
+    if column.zone is None:
+        return f'pd.Timestamp("{_time(nanoseconds)}")'
+    return f'pd.Timestamp("{_time(nanoseconds)}Z").tz_convert({_literal(column.zone)})'
+
+
+def _time(nanoseconds: int) -> str:
+    """Return whole seconds since 1970-01-01 UTC in ISO 8601."""
+    return str(np.datetime64(nanoseconds // SECOND, "s")).replace("T", " ")
 
 
 def _literal(value: Any) -> str:

@@ -3,8 +3,8 @@
 Columns of plain numbers are copied contiguously, and the matrix is a view of them. On a CPU the entry transposes each
 batch when it stages it, in memory that stays in a core's cache, so that consecutive numbers are written close together;
 for a GPU the columns lie in pinned memory, and the GPU transposes them.
-A table with strings, categories, a number beyond float32 or a missing column takes the slower path of a client's table,
-and gets its messages.
+A table with strings, categories, dates, a number beyond float32 or a missing column takes the slower path of a
+client's table, and gets its messages.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def check_tensors(tensors: Mapping[str, Any], inputs: Sequence[InputTensor], mod
 
 def _matrix(columns: Columns, tensor: InputTensor, new: NewMatrix) -> np.ndarray | None:
     """Return a tensor of numbers; None if the slower path has to check it."""
-    if tensor.categories or tensor.datatype not in DTYPES:
+    if tensor.categories or tensor.dates or tensor.datatype not in DTYPES:
         return None
     dtype, found = np.dtype(DTYPES[tensor.datatype]), list[np.ndarray]()
     for numbers in columns.numbers(tensor.columns):

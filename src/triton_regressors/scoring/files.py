@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ from pyarrow import compute, types
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.scorer import Scorer
+from triton_regressors.tables.dates import written_dates
 from triton_regressors.tables.errors import TableError, raised_as
 from triton_regressors.tables.files import first_line, nameless, unreadable
 from triton_regressors.tables.values import MISSING_WORDS, WrongCell, WrongColumn, cell_numbers, wrong_columns
@@ -169,7 +169,7 @@ def kept_fields(sources: Sequence[Source], scorer: Scorer) -> list[pa.Field]:
 def batches(source: Source, part: Part, scorer: Scorer) -> Iterator[pa.Table]:
     """Yield the rows of a part in their order, with only the needed columns.
 
-    A column of a .csv with a cell that is not a number is a column of strings: see `as_numbers`.
+    A column of a .csv with a cell that is not a number, or not a date, is a column of strings: see `as_numbers`.
     """
     stated = dict(source.hive)
     wanted = list(dict.fromkeys([*(name for each in scorer.inputs for name in each.columns), *scorer.keep]))
@@ -199,58 +199,84 @@ def _own_batches(source: Source, part: Part, scorer: Scorer, names: Sequence[str
 
 
 def as_numbers(table: pa.Table, scorer: Scorer) -> tuple[pa.Table, dict[int, str]]:
-    """Return a table of a .csv with numbers in the entry's number columns, and the reason for each wrong row.
+    """Return a .csv's table with numbers and dates in the entry's columns of these, and the reason for each wrong row.
 
-    A cell that is not a number is null in the table.
+    A cell that is not a number, or not a date, is null in the table.
     """
     refused: dict[int, str] = {}
     for name in _unread(table.schema, scorer):
-        table = _put(table, name, cell_numbers(table[name].to_pylist(), name, refused, written=True))
+        table = _put(table, name, _of_words(table, name, scorer, refused))
     return table, refused
+
+
+def _of_words(table: pa.Table, name: str, scorer: Scorer, refused: dict[int, str] | None = None) -> pa.Array:
+    """Return a .csv's column of strings as dates or numbers; raise `WrongCell` for other cells without `refused`."""
+    cells, zones = table[name].to_pylist(), _zones(scorer)
+    if name in zones:
+        return pa.array(written_dates(cells, zones[name], name, refused)).cast(_date_type(zones[name]))
+    return pa.array(cell_numbers(cells, name, refused, written=True), from_pandas=True)
+
+
+def _zones(scorer: Scorer) -> dict[str, str | None]:
+    """Return the columns of dates, each with its time zone or None."""
+    return {name: zone for tensor in scorer.inputs for name, zone in tensor.zones().items()}
+
+
+def _date_type(zone: str | None) -> pa.DataType:
+    """Return the type of a .csv's column of dates."""
+    return pa.timestamp("ns", None if zone is None else "UTC")
+
+
+def _read_dates(table: pa.Table, scorer: Scorer) -> pa.Table:
+    """Return a .csv's table with the columns of strings that hold only dates converted to dates."""
+    for name in set(_unread(table.schema, scorer)) & _zones(scorer).keys():
+        with suppress(WrongCell):
+            table = _put(table, name, _of_words(table, name, scorer))
+    return table
 
 
 def _read_numbers(table: pa.Table, scorer: Scorer) -> pa.Table:
     """Return a .csv's table with the columns of strings that hold only numbers converted to numbers."""
     missing = pa.array(sorted(MISSING_WORDS), pa.string())
-    for name in _unread(table.schema, scorer):
+    for name in set(_unread(table.schema, scorer)) - _zones(scorer).keys():
         trimmed = compute.utf8_trim_whitespace(table[name])
         cells = compute.if_else(compute.is_in(trimmed, value_set=missing), pa.scalar(None, pa.string()), trimmed)
         for kind in (pa.int64(), pa.float64()):
             with suppress(pa.ArrowInvalid):
-                table = table.set_column(table.schema.get_field_index(name), name, cells.cast(kind))
+                table = _put(table, name, cells.cast(kind))
                 break
         else:
             try:
-                table = _put(table, name, cell_numbers(cells.to_pylist(), written=True))
+                table = _put(table, name, pa.array(cell_numbers(cells.to_pylist(), written=True), from_pandas=True))
             except WrongCell:
-                table = table.set_column(table.schema.get_field_index(name), name, cells)
+                table = _put(table, name, cells)
     return table
 
 
 def _unread(schema: pa.Schema, scorer: Scorer) -> list[str]:
-    """Return the columns of strings for which the entry takes numbers."""
+    """Return the columns of strings for which the entry takes numbers or dates."""
     names = [name for tensor in scorer.inputs if not tensor.text for name in tensor.columns]
     return [name for name in names if name in schema.names and types.is_string(schema.field(name).type)]
 
 
-def _put(table: pa.Table, name: str, numbers: np.ndarray) -> pa.Table:
-    """Return a table with a column replaced by numbers, with null for NaN."""
-    return table.set_column(table.schema.get_field_index(name), name, pa.array(numbers, from_pandas=True))
+def _put(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    """Return a table with a column replaced."""
+    return table.set_column(table.schema.get_field_index(name), name, column)
 
 
 def _kinds(scorer: Scorer) -> dict[str, Any]:
-    """Return the types in which a .csv's columns are read; strings and kept columns stay text."""
+    """Return the types in which a .csv's columns are read; strings, dates and kept columns stay text."""
     kinds: dict[str, Any] = dict.fromkeys(scorer.keep, pa.string())
     for tensor in scorer.inputs:
         kind = {"BYTES": pa.string(), "INT64": pa.int64()}.get(tensor.datatype, pa.float64())
-        kinds |= dict.fromkeys(tensor.columns, kind)
+        kinds |= dict.fromkeys(tensor.columns, kind) | dict.fromkeys(tensor.zones(), pa.string())
     return kinds
 
 
 def _reading(path: Path, scorer: Scorer) -> dict[str, Any]:
     """Return pyarrow's options for the columns of a .csv: none if its first line names them as pyarrow reads it."""
     wanted = [name for tensor in scorer.inputs for name in tensor.columns]
-    line = first_line(path, wanted, text=any(tensor.text for tensor in scorer.inputs))
+    line = first_line(path, wanted, text=any(tensor.text or tensor.dates for tensor in scorer.inputs))
     if line.names:
         with pyarrow.csv.open_csv(path) as reader:
             if list(reader.schema.names) == list(line.names):
@@ -262,22 +288,23 @@ def _reading(path: Path, scorer: Scorer) -> dict[str, Any]:
 
 
 def _csv_schema(path: Path, reading: Mapping[str, Any], scorer: Scorer, *, by_row: bool) -> pa.Schema:
-    """Return the columns of a .csv; the first block gives the types of the entry's number columns.
+    """Return the columns of a .csv; the first block gives the types of the entry's columns of numbers and dates.
 
     Raises:
-        TableError: the block holds a value there that is not a number, and `by_row` is False.
+        TableError: the block holds a value there that is not a number or a date, and `by_row` is False.
     """
     with pyarrow.csv.open_csv(path, read_options=pyarrow.csv.ReadOptions(**reading)) as reader:
         kinds = _kinds(scorer)
         schema = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in reader.schema])
     table = next(_csv_tables(str(path), reading, scorer, [name for name in kinds if name in schema.names]), None)
     if table is None:  # a header alone
-        return schema
+        dated = {name: _date_type(zone) for name, zone in _zones(scorer).items()}
+        return pa.schema([field.with_type(dated.get(field.name, field.type)) for field in schema])
     numbers, _ = as_numbers(table, scorer)
     wrong = dict[str, WrongColumn]()
     for name in _unread(table.schema, scorer) if not by_row else ():
         try:
-            cell_numbers(table[name].to_pylist(), written=True)
+            _of_words(table, name, scorer)
         except WrongCell as error:
             wrong[name] = error
     if wrong:
@@ -290,22 +317,22 @@ def _csv_schema(path: Path, reading: Mapping[str, Any], scorer: Scorer, *, by_ro
 def _csv_tables(
     path: str, reading: Mapping[str, Any], scorer: Scorer, names: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """Yield a .csv block by block, with only these columns, and with numbers in the entry's number columns.
+    """Yield a .csv block by block, with only these columns, and numbers and dates in the entry's columns of these.
 
     pyarrow reads plain numbers fastest. If it finds anything else in their place, the rest of the file is read again as
-    strings. A column with a value that is not a number stays a column of strings.
+    strings. A column with a value that is not a number, or not a date, stays a column of strings.
     """
     kinds, done = _kinds(scorer), 0
     try:
         for batch in _csv_reader(path, reading, kinds, names):
-            yield pa.Table.from_batches([batch])
+            yield _read_dates(pa.Table.from_batches([batch]), scorer)
             done += batch.num_rows
     except pa.ArrowInvalid:
         first = 0
         for batch in _csv_reader(path, reading, dict.fromkeys(kinds, pa.string()), names):
             rows, first = batch.slice(max(done - first, 0)), first + batch.num_rows
             if rows.num_rows:
-                yield _read_numbers(pa.Table.from_batches([rows]), scorer)
+                yield _read_dates(_read_numbers(pa.Table.from_batches([rows]), scorer), scorer)
 
 
 def _csv_reader(
@@ -321,16 +348,28 @@ def _csv_reader(
 def _check_types(schema: pa.Schema, scorer: Scorer) -> None:
     """Raise `TableError` if columns are of a kind that the entry does not take."""
     for tensor in scorer.inputs:
-        fits, wanted = (_is_text, "string") if tensor.text else (is_number, "number")
-        kinds = {name: _plain(schema.field(name).type) for name in tensor.columns}
-        wrong = {name: kind for name, kind in kinds.items() if not (types.is_null(kind) or fits(kind))}
-        if wrong:
-            of_type = {name: WrongColumn(wanted, f"is of type {kind}") for name, kind in wrong.items()}
-            raise wrong_columns(of_type)
+        zones = tensor.zones()
+        others = [name for name in tensor.columns if name not in zones]
+        wanted = (_is_text, "string") if tensor.text else (is_number, "number")
+        for names, (fits, kind) in ((others, wanted), (zones, (_is_date, "date"))):
+            held = {name: _plain(schema.field(name).type) for name in names}
+            wrong = {
+                name: WrongColumn(kind, f"is of type {found}")
+                for name, found in held.items()
+                if not (types.is_null(found) or fits(found))
+            }
+            if wrong:
+                raise wrong_columns(wrong)
 
 
 def _stated(name: str, scorer: Scorer) -> pa.DataType:
-    """Return the type of a column that folders' names state: a number if the entry takes one."""
+    """Return the type of a column that folders' names state: a number or a date if the entry takes one.
+
+    The names state dates without a time zone, so that a column with one is a string, which is refused.
+    """
+    zones = _zones(scorer)
+    if name in zones:
+        return pa.string() if zones[name] else _date_type(None)
     inputs = [tensor for tensor in scorer.inputs if name in tensor.columns and not tensor.text]
     return pa.string() if not inputs else pa.int64() if inputs[0].datatype == "INT64" else pa.float64()
 
@@ -342,6 +381,10 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def is_number(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds numbers or booleans."""
     return any(check(kind) for check in (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal))
+
+
+def _is_date(kind: pa.DataType) -> bool:
+    return bool(types.is_timestamp(kind) or types.is_date(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -41,7 +41,7 @@ MOST_DIGITS = 20
 
 
 class WrongColumn(ValueError):  # noqa: N818
-    """A column is not of the wanted `kind`, "number" or "string"; `holds` says what it is instead."""
+    """A column is not of the wanted `kind`, "number", "string" or "date"; `holds` says what it is instead."""
 
     def __init__(self, kind: str, holds: str) -> None:
         super().__init__(f"it {holds}")
@@ -49,15 +49,16 @@ class WrongColumn(ValueError):  # noqa: N818
 
 
 class WrongCell(WrongColumn):
-    """A column holds a value that is not of the wanted kind: `value` in `row`."""
+    """A column holds a value that is not of the wanted kind: `value` in `row`; `why` ends the clause."""
 
-    def __init__(self, kind: str, row: int, value: object) -> None:
-        super().__init__(kind, f"holds {value!r} in row {row}")
-        self.row, self.value = row, value
+    def __init__(self, kind: str, row: int, value: object, why: str = "") -> None:
+        super().__init__(kind, f"holds {value!r} in row {row}{why}")
+        self.row, self.value, self.why = row, value, why
 
     def of_row(self, column: object) -> str:
         """Return the message about this row of a column."""
-        return f"Row {self.row} of column {quoted(column)} holds {self.value!r}, which is not a {self.kind}."
+        what = self.why or f", which is not a {self.kind}"
+        return f"Row {self.row} of column {quoted(column)} holds {self.value!r}{what}."
 
 
 def wrong_columns(wrong: Mapping[Any, WrongColumn], called: str = "The table") -> TableError:
@@ -112,7 +113,7 @@ def strings(rows: Any, called: str, names: Sequence[Any] = ()) -> np.ndarray:
 def _converted(rows: Any, convert: Callable[[Any], np.ndarray], called: str, names: Sequence[Any]) -> list[np.ndarray]:
     """Return every column of a DataFrame or a matrix, converted; raise `TableError` with all that cannot be."""
     found, wrong = list[np.ndarray](), dict[Any, WrongColumn]()
-    for name, column in _columns(rows, names):
+    for name, column in each_column(rows, names):
         try:
             found.append(convert(column))
         except WrongCell as error:
@@ -122,7 +123,7 @@ def _converted(rows: Any, convert: Callable[[Any], np.ndarray], called: str, nam
     return found
 
 
-def _columns(rows: Any, names: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+def each_column(rows: Any, names: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     """Yield each column of a DataFrame or a matrix with its name, or its number if it has none."""
     for place in range(rows.shape[1]):
         if is_table(rows):
