@@ -17,7 +17,10 @@ import numpy as np
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.ops.columns.columns import Columns
-from triton_regressors.kernels.plan.plan import INPUT, Plan
+from triton_regressors.kernels.ops.columns.expression import Expression
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan
 from triton_regressors.tables.columns import in_words
 from triton_regressors.tables.frames import is_table
 from triton_regressors.tables.values import is_missing
@@ -206,11 +209,25 @@ def _place(known: dict[Any, int], value: Any) -> float:
 
 def _columns_read(plan: Plan) -> set[int]:
     """Return the columns that a plan's steps select from its input; all of them if a step reads the whole input."""
-    readers = [step.operation for step in plan.steps if INPUT in step.inputs]
     read: set[int] = set()
-    for operation in readers:
-        read |= set(operation.indices.tolist() if isinstance(operation, Columns) else range(plan.n_features))
+    for step in plan.steps:
+        if INPUT in step.inputs:
+            read |= _selected(step.operation, plan.n_features)
     return read
+
+
+def _selected(operation: Operation, width: int) -> set[int]:
+    """Return the columns of its input that an operation reads."""
+    match operation:
+        case Columns():
+            columns = operation.indices
+        case Expression() | Lookup():
+            columns = operation.columns
+        case Piecewise():
+            columns = operation.source
+        case _:
+            return set(range(width))
+    return set(columns.tolist())
 
 
 def _tensor_name(group: str, others: Sequence[TextInput]) -> str:
