@@ -174,7 +174,9 @@ def apply_unary(x, NAME: tl.constexpr):
         y = x * -1.0  # `-x` subtracts from zero
     elif NAME == "sign":
         y = tl.where(x == 0.0, 0.0, apply_function(x, NAME))
-    elif NAME == "rint" or NAME == "arcsin" or NAME == "arcsinh" or NAME == "arctan":
+    elif NAME == "rint":
+        y = copysign(apply_function(x, NAME), x)
+    elif NAME == "arcsin" or NAME == "arcsinh" or NAME == "arctan":
         y = tl.where(x == 0.0, x, apply_function(x, NAME))
     else:
         y = apply_function(x, NAME)

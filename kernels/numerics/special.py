@@ -72,7 +72,7 @@ def hypot(x, y):
     """Return `√(x² + y²)` where the squares may leave the range of numbers too."""
     a, b = tl.abs(x), tl.abs(y)
     larger, smaller = tl.where(a > b, a, b), tl.where(a > b, b, a)
-    ratio = tl.where(larger == 0.0, 0.0, smaller / larger)
+    ratio = tl.where(larger == 0.0, smaller, smaller / larger)  # both are 0, or the smaller is NaN
     far = larger * tl.sqrt(1.0 + ratio * ratio)
     return tl.where((a == float("inf")) | (b == float("inf")), float("inf"), far)
 

@@ -28,7 +28,7 @@ from ...format.errors import PlanError
 from ...numerics.instructions import HIDES_NAN, INSTRUCTIONS, arguments_of
 from ...plan.plan import Operation, Parameters
 from .expression_kernel import expression_kernel, group_text
-from .launch import EXPRESSION_BLOCK, EXPRESSION_WARPS, LAUNCH_INSTRUCTIONS
+from .launch import EXPRESSION_BLOCK, EXPRESSION_WARPS, LAUNCH_GROUPS, LAUNCH_INSTRUCTIONS
 
 ELEMENTS_AT_ONCE = 2**14
 """Numbers that plain torch computes at a time, a multiple of those of a vector loop: so many stay in a cache."""
@@ -147,7 +147,7 @@ class Expression(Operation):
         launches: list[list[Group]] = []
         left = 0
         for group in self.groups:
-            if len(group.program) > left or not launches:
+            if len(group.program) > left or len(launches[-1]) == LAUNCH_GROUPS:
                 launches.append([])
                 left = LAUNCH_INSTRUCTIONS
             launches[-1].append(group)

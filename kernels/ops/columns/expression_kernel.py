@@ -15,6 +15,7 @@ import triton.language as tl
 
 from ...numerics.instructions import apply_instruction
 
+
 def group_text(numbers: Sequence[int], program: Iterable[tuple[str, ...]]) -> str:
     """Return the line of a group with these six numbers."""
     _, inputs, constants, *_ = numbers

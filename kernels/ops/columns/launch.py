@@ -27,5 +27,8 @@ SUMMED_LOOKUPS = 32
 EXPRESSION_BLOCK, EXPRESSION_WARPS = 512, 8
 """Numbers and warps of a program that evaluates an expression: with few for a thread, long code compiles sooner."""
 
-LAUNCH_INSTRUCTIONS = 200
-"""The most instructions of all groups that one kernel evaluates; a longer program has a kernel of its own."""
+LAUNCH_GROUPS, LAUNCH_INSTRUCTIONS = 32, 200
+"""The most groups that one kernel evaluates, and the most instructions of these; a longer program is alone in its kernel.
+
+The time to compile a kernel grows with the square of the groups: 32 take 4 s.
+"""
