@@ -11,6 +11,7 @@ they are the edge itself and a millionth of the column's standard deviation to e
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.expression import Expression, Group
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.lookup import Lookup
@@ -33,6 +35,17 @@ ROWS = 512
 
 BESIDE = 1e-6
 """The distance of a row from an edge if the data have no grid, in standard deviations of the column."""
+
+JUMPS = frozenset(
+    {
+        *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+        *("minimum", "maximum", "fmin", "fmax", "where"),
+    }
+)
+"""Instructions that treat numbers on two sides of a constant differently."""
+
+ROUNDINGS = frozenset({"floor", "ceil", "trunc", "rint", "sign", "floor_divide", "remainder", "fmod"})
+"""Instructions whose results jump at many numbers."""
 
 DECIMALS = 6
 FEWEST_ROWS = 50
@@ -91,6 +104,8 @@ def features_behind(plan: Plan) -> frozenset[int]:
     for operation, source in _with_sources(plan):
         if source.mixed and any(source.feature[column] < 0 for column, _ in _jumps(operation)):
             found |= source.mixed
+        if isinstance(operation, Expression):
+            found |= source.take(_read_by_jumps(operation)).features()
     return found
 
 
@@ -155,6 +170,40 @@ def _jumps(operation: Operation) -> Iterator[tuple[int, np.ndarray]]:
         case Piecewise():
             for column in np.unique(operation.source):
                 yield int(column), np.unique(operation.knots[operation.source == column])
+        case Expression():
+            yield from _compared(operation)
+
+
+def _compared(operation: Expression) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the columns that an expression compares with constants as they are, each with these constants."""
+    found: dict[int, set[float]] = {}
+    for group in operation.groups:
+        pairs = [
+            (int(x[1:]), int(c[1:]))
+            for name, *arguments in group.program
+            for x, c in itertools.permutations(arguments, 2)
+            if name in JUMPS and x[0] == "x" and c[0] == "c"
+        ]
+        columns, constants = _columns(operation, group), operation.constants[group.first_constant :]
+        constants = constants[: group.lanes * group.constants].reshape(group.lanes, -1)
+        for x, c in pairs:
+            for column, constant in zip(columns[:, x].tolist(), constants[:, c].tolist(), strict=True):
+                found.setdefault(column, set()).add(constant)
+    for column, numbers in sorted(found.items()):
+        yield column, np.array(sorted(numbers))
+
+
+def _columns(operation: Expression, group: Group) -> np.ndarray:
+    """Return the columns that each lane of a group reads, `[lanes, inputs]`."""
+    columns = operation.columns[group.first_column : group.first_column + group.lanes * group.inputs]
+    return columns.reshape(group.lanes, group.inputs)
+
+
+def _read_by_jumps(operation: Expression) -> np.ndarray:
+    """Return the columns that programs with jumps read."""
+    jumping = [g for g in operation.groups if any(name in JUMPS | ROUNDINGS for name, *_ in g.program)]
+    parts = [_columns(operation, group).ravel() for group in jumping]
+    return np.unique(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
 
 
 def _thresholds(feature: np.ndarray, threshold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
