@@ -90,14 +90,14 @@ def evaluate_group(
     values = ()
     for k in tl.static_range(INPUTS):
         column = tl.load(columns + number_of(GROUP, 3) + lane * INPUTS + k)
-        values = values + (tl.load(x + row * WIDTH + column, mask=inside, other=1.0).to(tl.float64),)
+        values += (tl.load(x + row * WIDTH + column, mask=inside, other=1.0).to(tl.float64),)
     for k in tl.static_range(CONSTANTS):
-        values = values + (tl.load(constants + number_of(GROUP, 4) + lane * CONSTANTS + k),)
+        values += (tl.load(constants + number_of(GROUP, 4) + lane * CONSTANTS + k),)
     for number in tl.static_range(COUNT):
         a = values[operand_at(GROUP, number, 0)]
         b = values[operand_at(GROUP, number, 1)]
         c = values[operand_at(GROUP, number, 2)]
-        values = values + (apply_instruction(a, b, c, name_at(GROUP, number)),)
+        values += (apply_instruction(a, b, c, name_at(GROUP, number)),)
     y = values[INPUTS + CONSTANTS + COUNT - 1].to(out.dtype.element_ty)
     tl.store(out + row * OUT_WIDTH + number_of(GROUP, 5) + lane, y, mask=inside)
 

@@ -28,7 +28,7 @@ EXPRESSION_BLOCK, EXPRESSION_WARPS = 512, 8
 """Numbers and warps of a program that evaluates an expression: with few for a thread, long code compiles sooner."""
 
 LAUNCH_GROUPS, LAUNCH_INSTRUCTIONS = 32, 200
-"""The most groups that one kernel evaluates, and the most instructions of these; a longer program is alone in its kernel.
+"""The most groups that one kernel evaluates and the most instructions of these; a longer program has its own kernel.
 
 The time to compile a kernel grows with the square of the groups: 32 take 4 s.
 """

@@ -16,15 +16,9 @@ DATES = Expression(tuple(((f"civil_{part}", "x0"),) for part in PARTS), np.ones(
 
 def by_numpy(days: np.ndarray) -> np.ndarray:
     dates = days.astype("datetime64[D]")
-    years, months = dates.astype("datetime64[Y]"), dates.astype("datetime64[M]")
-    return np.stack(
-        [
-            years.astype(int) + 1970,
-            months.astype(int) % 12 + 1,
-            (dates - months.astype("datetime64[D]")).astype(int) + 1,
-        ],
-        axis=1,
-    )
+    years, months = (dates.astype(f"datetime64[{unit}]") for unit in "YM")
+    day = (dates - months.astype("datetime64[D]")).astype(int) + 1
+    return np.stack([years.astype(int) + 1970, months.astype(int) % 12 + 1, day], axis=1)
 
 
 def check(days: np.ndarray, expected: np.ndarray, device: torch.device) -> None:
