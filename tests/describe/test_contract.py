@@ -1,5 +1,6 @@
 """The contract in words and as HTML, of documents that exports wrote and of such as come up seldom."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,10 +17,11 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
+from tests.exporter.dated import fitted, orders
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport, Provenance
-from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
+from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.format.parity import Parity
 
 HOMES = pd.DataFrame(
@@ -113,6 +115,15 @@ def test_columns_keep_the_order_of_training_whatever_the_width() -> None:
             ],
         ),
         (
+            Inputs(2, (), integers=IntegerInput((0, 1), ((), ()), (False, False), (DateColumn("s"), None))),
+            (0,),
+            [
+                "Dates, in nanoseconds since 1970-01-01 UTC: column 0.",
+                "A missing date is -9223372036854775808.",
+                "No number may be missing.",
+            ],
+        ),
+        (
             Inputs(2, (), (TextInput("t", (0, 1), (("a\x1b[1m",), ("b",)), (True, False)),)),
             (0,),
             ['A missing string is "" in column 0; elsewhere it is refused.', 'column 0: "a\\u001b[1m"; any other is r'],
@@ -123,6 +134,19 @@ def test_what_counts_as_missing(inputs: Inputs, nan: Sequence[int], sentences: l
     text = made(inputs, nan=nan).text(200)
     for sentence in sentences:
         assert sentence in text
+
+
+def test_what_a_model_of_dates_is_asked() -> None:
+    table = orders(unit="us", zone="Europe/Berlin")
+    found = contract(fitted(table), table)
+    since = "nanoseconds since 1970-01-01 UTC"
+    brief = f"integers  INT64  [rows, 1]  ordered ({since}; NaT = -9223372036854775808)"
+    assert brief in found.brief()
+    text = found.text(200)
+    assert f"Dates, in {since}: ordered, whose time zone is Europe/Berlin.\n      No date may be missing.\n" in text
+    assert re.search(r"\n  ordered: \d{4}-.* UTC, \d{4}-.* UTC, 2033-\d\d-\d\d \d\d:\d\d:\d\d UTC\.\n", text)
+    mixed = Inputs(3, (0,), integers=IntegerInput((1, 2), ((), ()), (False, False), (None, DateColumn("s"))))
+    assert f"a, b (b: {since}; NaT = " in made(mixed, ["x", "a", "b"]).brief()
 
 
 def test_what_a_model_answers() -> None:

@@ -15,6 +15,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from tests.exporter.dated import DayNumber, fitted, orders
 from triton_regressors import export
 from triton_regressors.clients.client.tensors import Tensors, input_tensors, model_tensors
 from triton_regressors.describe.contract import Contract
@@ -40,12 +41,20 @@ def ids() -> Any:
     return make_pipeline(encoders, Ridge()).fit(TABLE[["a", "id"]], np.arange(80.0))
 
 
+BERLIN = orders(zone="Europe/Berlin")
+MISSING = orders(80)
+MISSING.loc[MISSING.index % 5 != 0, "ordered"] = pd.NaT
+TIMES = orders(80)[["ordered"]].to_numpy()
 UNNAMED = np.column_stack([TABLE["city"].to_numpy(dtype=object), *NUMBERS.T])
 MODELS = {
     "plain": (Ridge().fit(NUMBERS, NUMBERS[:, 0]), NUMBERS, list),
     "named": (strings(TABLE[["a", 'b "2"', "city"]], ["city"]), TABLE[["a", 'b "2"', "city"]], pd.DataFrame),
     "mapping": (strings(UNNAMED, [0]), UNNAMED, dict),
     "ids": (ids(), TABLE[["a", "id"]], pd.DataFrame),
+    "dates": (fitted(orders(unit="s")), orders(unit="s"), pd.DataFrame),
+    "zones": (fitted(BERLIN), BERLIN, pd.DataFrame),
+    "missing": (fitted(MISSING, trees=True), MISSING, pd.DataFrame),
+    "times": (make_pipeline(DayNumber(), Ridge()).fit(TIMES, np.arange(80.0)), TIMES, dict),
     "wide": (Ridge().fit(WIDE.drop(columns="city"), NUMBERS[:, 0]), WIDE.drop(columns="city"), np.ndarray),
     "wide_mapping": (strings(WIDE, ["city"]), WIDE, dict),
 }
@@ -71,7 +80,7 @@ def test_the_rows_are_such_as_the_entry_takes(name: str, tmp_path: Path) -> None
         tensor.name: (1, len(tensor.columns)) for tensor in contract.inputs
     }
     matrix = inputs.encode(tensors)
-    assert np.isfinite(matrix).all()
+    assert np.isfinite(matrix).all() or name == "missing"
     assert not (matrix[:, inputs.closed] == -1).any()
     if not name.startswith("wide"):
         _assert_the_shell_sends_the_same(contract, tensors)

@@ -28,7 +28,8 @@ def profile_sentences(profile: RowProfile, inputs: Inputs, called: Sequence[str]
             count = len(profile.known[column])
             sentences.append(f"{called[column]}: {count:,} categor{'y' if count == 1 else 'ies'}")
         else:
-            written = date_text if column in inputs.dates else "{:.4g}".format
+            date = inputs.dates.get(column)
+            written = "{:.4g}".format if date is None else _date_text if date.zone is None else _utc_text
             sentences.append(f"{called[column]}: {_three(profile.deciles[:, column], written)}")
         share = float(profile.nan_share[column])
         sentences[-1] += f", {100 * share:.3g} % missing." if share else "."
@@ -54,11 +55,16 @@ def few_rows_sentence(profile: RowProfile) -> str | None:
     )
 
 
-def date_text(microseconds: float) -> str:
-    """Return a date of a plan's matrix in ISO 8601, in UTC if it has a time zone, without a fraction or a time of 0."""
+def _date_text(microseconds: float) -> str:
+    """Return a date of a plan's matrix in ISO 8601, without a fraction or a time of 0."""
     date = np.datetime64(int(microseconds), "us")
     shortest = next(unit for unit in ("D", "s", "us") if date.astype(f"datetime64[{unit}]") == date)
     return str(date.astype(f"datetime64[{shortest}]")).replace("T", " ")
+
+
+def _utc_text(microseconds: float) -> str:
+    """Return a date of a plan's matrix that has a time zone, in UTC."""
+    return f"{_date_text(microseconds)} UTC"
 
 
 def _three(deciles: np.ndarray, written: Callable[[float], str] = "{:.4g}".format) -> str:

@@ -21,8 +21,9 @@ MANY = 64
 """Above this many columns, no row is written out."""
 WIDTH = 100
 DIGITS = 4
-SECOND = 10**9
-"""The nanoseconds of a second, to which dates are rounded down."""
+MINUTE = 60 * 10**9
+HOUR = 60 * MINUTE
+"""The nanoseconds of an hour, to which dates are rounded down."""
 
 
 def python_snippet(
@@ -73,7 +74,7 @@ def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Gold
     url = f"127.0.0.1:8000/v2/models/{quote(name)}/infer"
     command = f"curl -s {url} -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
     dates = [row[INTEGERS][place] for place in inputs.integers.date_places()]
-    known = next((_time(date) for date in dates if date != NAT), "2026-01-31 14:05:09")
+    known = next((_time(date) for date in dates if date != NAT), "2026-01-31 14:05")
     return f"# Nanoseconds of a date: date -d '{known} UTC' +%s%N\n{command}" if dates else command
 
 
@@ -95,7 +96,7 @@ def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
             found[tensor] = values[0].tolist()
             for place in inputs.integers.date_places():
                 if found[tensor][place] != NAT:
-                    found[tensor][place] -= found[tensor][place] % SECOND
+                    found[tensor][place] -= found[tensor][place] % HOUR
         else:
             found[tensor] = [
                 _shown(value, whole=bool(whole[column]), category=column in inputs.categorical)
@@ -145,8 +146,8 @@ def _date(nanoseconds: int, column: DateColumn) -> str:
 
 
 def _time(nanoseconds: int) -> str:
-    """Return whole seconds since 1970-01-01 UTC in ISO 8601."""
-    return str(np.datetime64(nanoseconds // SECOND, "s")).replace("T", " ")
+    """Return nanoseconds since 1970-01-01 UTC in ISO 8601, rounded down to the minute."""
+    return str(np.datetime64(nanoseconds // MINUTE, "m")).replace("T", " ")
 
 
 def _literal(value: Any) -> str:

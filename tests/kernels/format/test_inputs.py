@@ -1,9 +1,21 @@
-"""Input tensors of strings and numbers, and the matrix that a plan reads."""
+"""Input tensors of strings, numbers and dates, and the matrix that a plan reads."""
+
+import json
 
 import numpy as np
 
 from triton_regressors.kernels.engine.input_check import Allowed
-from triton_regressors.kernels.format.inputs import UNKNOWN, Inputs, TextInput
+from triton_regressors.kernels.format.inputs import (
+    NAT,
+    UNKNOWN,
+    DateColumn,
+    Inputs,
+    IntegerInput,
+    TextInput,
+    microseconds,
+    nanoseconds,
+)
+from triton_regressors.kernels.format.records import from_json, to_json
 
 CITY = TextInput("cat", (0, 3), (("Paris", "Zürich"), ("", "cook", "unknown")), (True, False))
 MIXED = Inputs(5, (1, 4), (CITY,))
@@ -73,3 +85,50 @@ def test_unknown_strings_are_refused_in_closed_columns_alone() -> None:
     rows[2, 0] = UNKNOWN
     assert not allowed.holds(rows.reshape(-1))
     assert allowed.first_wrong(rows) == (2, 0)
+
+
+DATED = Inputs(
+    3, (1,), integers=IntegerInput((0, 2), ((), ()), (False, False), (DateColumn("us", "Europe/Berlin"), None))
+)
+EARLIEST, LATEST = -(2**63) + 1, 2**63 - 1
+
+
+def test_dates_become_microseconds_rounded_down() -> None:
+    times = np.array([0, 999, 1000, -1, -1000, -1001, NAT, EARLIEST, LATEST])
+    found = DATED.encode({"X": np.zeros((9, 1), np.float32), "integers": np.stack([times, times], axis=1)})
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found[:, 0], [0, 0, 1, -1, -1, -2, np.nan, EARLIEST // 2000 * 2, LATEST // 2000 * 2])
+    np.testing.assert_array_equal(found[:, 2], times.astype(np.float64))  # an ordinary number
+    assert list(DATED.dates) == [0]
+    assert (DATED.coded, DATED.closed) == ([], [])
+
+
+def test_dates_beyond_the_precision_of_float64_are_never_rounded_up() -> None:
+    times = np.append(np.random.default_rng(0).integers(EARLIEST, LATEST, 10_000), [EARLIEST, LATEST])
+    whole = microseconds(times)
+    exact = [time // 1000 for time in times.tolist()]
+    assert all(number in (time, time - 1) for number, time in zip(whole.tolist(), exact, strict=True))
+    near = [number == time for number, time in zip(whole.tolist(), exact, strict=True) if abs(time) <= 2**53]
+    assert len(near) > 9000
+    assert all(near)
+
+
+def test_decoded_dates_make_the_same_matrix() -> None:
+    times = np.append(np.random.default_rng(0).integers(EARLIEST, LATEST, 1000), [NAT, EARLIEST, LATEST, -1])
+    numbers = microseconds(times)
+    np.testing.assert_array_equal(microseconds(nanoseconds(numbers)), numbers)
+    matrix = np.column_stack([numbers[-4:], np.arange(4.0), np.arange(4.0)])
+    np.testing.assert_array_equal(DATED.encode(DATED.decode(matrix)), matrix)
+
+
+def test_dates_in_json() -> None:
+    assert from_json(Inputs, json.loads(json.dumps(to_json(DATED)))) == DATED
+    plain = IntegerInput((0,), ((),), (False,))
+    assert "dates" not in to_json(plain)  # as entries without dates have it
+    assert from_json(IntegerInput, to_json(plain)) == plain
+
+
+def test_missing_dates_are_refused_where_the_model_takes_none() -> None:
+    rows = DATED.encode({"X": np.zeros((2, 1), np.float32), "integers": np.array([[0, 1], [NAT, 1]])})
+    assert Allowed(3, (), DATED.closed).first_wrong(rows) == (1, 0)
+    assert Allowed(3, (0,), DATED.closed).first_wrong(rows) is None
