@@ -93,7 +93,8 @@ class Value:
         """Return this value, marked as holding these columns of `x`."""
         chosen = np.asarray(columns).tolist()
         features, names, kinds, strings = (
-            tuple(known[column] for column in chosen) if known else () for known in (x.features, x.names, x.kinds, x.strings)
+            tuple(known[column] for column in chosen) if known else ()
+            for known in (x.features, x.names, x.kinds, x.strings)
         )
         return dataclasses.replace(self, features=features, names=names, kinds=kinds, strings=strings)
 
@@ -364,7 +365,9 @@ class Builder:
             return values[0]
         features = [feature for value in values for feature in value.features or (-1,) * value.width]
         beside = self.add(Concatenate(), *values)
-        kinds, strings = ([each for value in values for each in known(value) or (None,) * value.width] for known in KNOWN)
+        kinds, strings = (
+            [each for value in values for each in known(value) or (None,) * value.width] for known in KNOWN
+        )
         return dataclasses.replace(
             beside,
             features=tuple(features) if max(features) >= 0 else (),

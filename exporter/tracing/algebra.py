@@ -220,7 +220,9 @@ class Algebra:
             return a
         if test.constant:
             return a if test.arguments[0] else b
-        missing = [each for each in (a, b) if each.constant and each.kind.number and each.arguments[0] != each.arguments[0]]
+        missing = [
+            each for each in (a, b) if each.constant and each.kind.number and each.arguments[0] != each.arguments[0]
+        ]
         if len(missing) == 1:  # a missing value of whatever kind the other is
             other = b if missing[0] is a else a
             kind = Kind(FLOAT) if other.kind.name in (INTEGER, BOOLEAN) else other.kind
@@ -308,9 +310,7 @@ class Algebra:
                 raise misused(text, "strings")
             if other.constant and not other.kind.number:
                 wanted = other.arguments[0]
-                equal = self.text_call(
-                    text, "equal", lambda series: series == wanted, wanted, kind=BOOLEAN, safe=True
-                )
+                equal = self.text_call(text, "equal", lambda series: series == wanted, wanted, kind=BOOLEAN, safe=True)
                 return equal if name == "equal" else self._make("logical_not", equal, kind=BOOLEAN)
         if name == "add" and x.kind.name == y.kind.name == TEXT:
             if x.constant:
@@ -399,7 +399,8 @@ def _microseconds(delta: Any) -> float:
 
 def _weak(beside: Kind | None, own: str) -> bool:
     """Return whether a Python number takes the kind of what stands beside it: an integer any float's, a float
-    float32's."""
+    float32's.
+    """
     if beside is None:
         return False
     return beside.name in (FLOAT, SINGLE) if own == INTEGER else beside.name == SINGLE

@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
-from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, Expression
@@ -82,7 +81,9 @@ class Cell:
         return path.decide(algebra().truth(self.expression))
 
     def __hash__(self) -> int:
-        raise Untraceable("it looks values of a column up in a set or a dictionary", "Use Series.map with the dictionary")
+        raise Untraceable(
+            "it looks values of a column up in a set or a dictionary", "Use Series.map with the dictionary"
+        )
 
     def __float__(self) -> float:
         raise Untraceable(
@@ -197,7 +198,7 @@ def _plain(value: Any) -> Any:
         holder = np.empty((), dtype=object)
         holder[()] = value
         return holder
-    array = asarray(value)
+    array = np.asarray(value)
     if array.dtype.kind in "mM":
         found = np.empty(array.shape, dtype=object)
         for place, element in np.ndenumerate(array):
@@ -238,7 +239,7 @@ class Cells(np.ndarray):
         first, *rest = key if isinstance(key, tuple) else (key,)
         if holds_cells(first):
             target = plain[(slice(None), *rest)] if rest else plain
-            mask = first if np.ndim(first) == np.ndim(target) else asarray(first)[:, None]
+            mask = first if np.ndim(first) == np.ndim(target) else np.asarray(first)[:, None]
             target[...] = mapped(algebra().where, mask, value, target.copy()).view(np.ndarray)
         elif holds_cells(rest):
             raise Untraceable("it selects columns by the values of cells")
@@ -313,7 +314,7 @@ class Cells(np.ndarray):
 
 def as_cells(array: Any) -> Cells:
     """Return an array of objects as cells."""
-    found: Cells = asarray(array, dtype=object).view(Cells)
+    found: Cells = np.asarray(array, dtype=object).view(Cells)
     return found
 
 
@@ -340,7 +341,7 @@ def call_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, where: An
     if method == "reduce":
         return reduced(name, inputs[0], keywords.get("axis", 0), bool(keywords.get("keepdims", False)))
     if method == "outer":
-        return call_ufunc(ufunc, "__call__", asarray(inputs[0])[:, None], asarray(inputs[1])[None])
+        return call_ufunc(ufunc, "__call__", np.asarray(inputs[0])[:, None], np.asarray(inputs[1])[None])
     if method == "accumulate":
         return accumulated(name, inputs[0], keywords.get("axis", 0))
     if method != "__call__":
@@ -374,7 +375,7 @@ def call_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, where: An
 
 def reduced(name: str, values: Any, axis: Any, keepdims: bool = False) -> Any:
     """Return a ufunc's reduction of cells along an axis; None is all axes."""
-    array = asarray(values).view(np.ndarray)
+    array = np.asarray(values).view(np.ndarray)
     axes = tuple(range(array.ndim)) if axis is None else tuple(np.atleast_1d(axis) % max(array.ndim, 1))
     own = algebra()
 
@@ -397,7 +398,7 @@ def reduced(name: str, values: Any, axis: Any, keepdims: bool = False) -> Any:
 
 def accumulated(name: str, values: Any, axis: int) -> Cells:
     """Return a ufunc's running reduction of cells along an axis."""
-    array = np.moveaxis(asarray(values).view(np.ndarray).copy(), axis, 0)
+    array = np.moveaxis(np.asarray(values).view(np.ndarray).copy(), axis, 0)
     own = algebra()
     for place in range(1, len(array)):
         array[place] = mapped(lambda a, b: own.binary(name, a, b), array[place - 1], array[place])
@@ -419,7 +420,9 @@ def product(left: Any, right: Any) -> Any:
         if not any(isinstance(factor, Expression) for factor in factors[count:]):
             value = own.weighted(factors[:count], np.array(factors[count:], dtype=np.float64))
         else:
-            value = own.total([own.binary("multiply", x, y) for x, y in zip(factors[:count], factors[count:], strict=True)])
+            value = own.total(
+                [own.binary("multiply", x, y) for x, y in zip(factors[:count], factors[count:], strict=True)]
+            )
         found[i, j] = Cell(value, row)
     shaped = found.reshape((*a.shape[:-1], *(() if b.ndim == 1 else b.shape[1:])))
     return as_cells(shaped) if shaped.ndim else shaped[()]
@@ -430,7 +433,7 @@ def cast(values: Any, dtype: Any) -> Any:
     if dtype in (object, "object", "O"):
         return values
     kind = np.dtype(dtype)
-    if kind.kind not in "fiub" or kind.itemsize < 4 and kind.kind == "f":
+    if kind.kind not in "fiub" or (kind.itemsize < 4 and kind.kind == "f"):
         raise Untraceable(f"it casts cells to {dtype}")
     name = {"f": f"float{min(64, 8 * kind.itemsize)}", "b": BOOLEAN}.get(kind.kind, "int64")
     return mapped(lambda x: algebra().cast(x, name), values)
@@ -498,5 +501,3 @@ def chosen(condition: Expression, yes: Any, no: Any) -> Any:
         return mapped(lambda a, b: algebra().where(condition, a, b), yes, no)
     row = row_of((yes, no))
     return Cell(algebra().where(condition, of(yes), of(no)), row)
-
-

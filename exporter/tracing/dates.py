@@ -15,7 +15,16 @@ import numpy as np
 import pandas as pd
 
 from triton_regressors.exporter.tracing.algebra import Algebra, misused
-from triton_regressors.exporter.tracing.expressions import BOOLEAN, DATE, DURATION, FLOAT, INTEGER, TEXT, Expression, Kind
+from triton_regressors.exporter.tracing.expressions import (
+    BOOLEAN,
+    DATE,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    TEXT,
+    Expression,
+    Kind,
+)
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 SECOND = 1_000_000.0
@@ -47,7 +56,10 @@ class Dates:
 
     def _op(self, name: str, *values: Any, kind: str = INTEGER) -> Expression:
         own = self._own
-        found = [value if isinstance(value, Expression) else own.graph.constant(float(value), Kind(INTEGER)) for value in values]
+        found = [
+            value if isinstance(value, Expression) else own.graph.constant(float(value), Kind(INTEGER))
+            for value in values
+        ]
         return own.graph.make(name, *found, kind=Kind(kind))
 
     def _floor(self, value: Any, divisor: float) -> Expression:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 import pandas as pd
 from pandas.core import indexing, ops
 
@@ -44,6 +43,7 @@ from triton_regressors.exporter.tracing.expressions import (
     Kind,
 )
 from triton_regressors.exporter.tracing.numpy_functions import call_function, filled, unframed, vectorized
+from triton_regressors.exporter.tracing.patches import Patches, Stand, own_globals, patches
 from triton_regressors.exporter.tracing.refusal import Untraceable, is_own
 
 OPERATIONS = {
@@ -76,34 +76,28 @@ OVER_ROWS = (
 
 
 @contextlib.contextmanager
-def patched(rows: int) -> Iterator[None]:
-    """Replace the methods of pandas and numpy that look at values; `rows` is the number of rows that are traced."""
-    undo: list[tuple[Any, str, Any]] = []
+def patched(function: Any, rows: int) -> Iterator[None]:
+    """Replace what looks at values in pandas and numpy while a function is run; `rows` is the number of rows traced."""
+    with patches() as active:
 
-    def put(owner: Any, name: str, value: Any) -> None:
-        undo.append((owner, name, vars(owner).get(name, _ABSENT)))
-        setattr(owner, name, value)
+        def when_cells(owner: Any, name: str, ours: Callable[..., Any], any_argument: bool = False) -> None:
+            original = getattr(owner, name)
 
-    def when_cells(owner: Any, name: str, ours: Callable[..., Any], any_argument: bool = False) -> None:
-        original = getattr(owner, name)
-        original = original if callable(original) else None
+            @functools.wraps(original)
+            def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+                if holds_cells(self) or (any_argument and any(map(holds_cells, args))):
+                    return ours(self, *args, **kwargs)
+                return original(self, *args, **kwargs)
 
-        @functools.wraps(original or ours)
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if holds_cells(self) or (any_argument and any(map(holds_cells, args))):
-                return ours(self, *args, **kwargs)
-            return original(self, *args, **kwargs)  # type: ignore[misc]
+            active.put(owner, name, method)
 
-        put(owner, name, method)
-
-    try:
         for module in (ops, ops.array_ops):
             for name in ("arithmetic_op", "comparison_op", "logical_op"):
-                put(module, name, _array_operation(getattr(module, name)))
+                active.put(module, name, _array_operation(getattr(module, name)))
         for owner in (pd.Series, pd.DataFrame):
-            put(owner, "__array_ufunc__", _frame_ufunc(owner.__array_ufunc__))
-            put(owner, "__array_function__", _frame_function)
-            put(owner, "__array__", _as_array(owner.__array__))
+            active.put(owner, "__array_ufunc__", _frame_ufunc(owner.__array_ufunc__))
+            active.put(owner, "__array_function__", _frame_function)
+            active.put(owner, "__array__", _as_array(owner.__array__))
             for name, ours in METHODS.items():
                 if hasattr(owner, name):
                     when_cells(owner, name, ours)
@@ -112,34 +106,34 @@ def patched(rows: int) -> Iterator[None]:
                     when_cells(owner, name, _refusing(name))
             when_cells(owner, "__getitem__", _getitem(owner.__getitem__), any_argument=True)
             when_cells(owner, "__setitem__", _setitem(owner.__setitem__), any_argument=True)
-            put(owner, "values", property(_values(inspect.getattr_static(owner, "values"))))
-        when_cells(pd.DataFrame, "apply", _apply_rows(pd.DataFrame.apply))
+            active.put(owner, "values", property(_values(inspect.getattr_static(owner, "values"))))
+        when_cells(pd.DataFrame, "apply", _apply_rows)
         when_cells(pd.DataFrame, "select_dtypes", _select_dtypes(pd.DataFrame.select_dtypes))
-        put(pd.DataFrame, "dtypes", property(_dtypes(inspect.getattr_static(pd.DataFrame, "dtypes"))))
-        put(pd.Series, "str", _Accessor(inspect.getattr_static(pd.Series, "str"), _Texts))
-        put(pd.Series, "dt", _Accessor(inspect.getattr_static(pd.Series, "dt"), _Times))
-        put(indexing._LocIndexer, "__setitem__", _loc_setitem(indexing._LocIndexer.__setitem__))
-        put(indexing._LocIndexer, "__getitem__", _loc_getitem(indexing._LocIndexer.__getitem__))
-        for name in ("isna", "isnull", "notna", "notnull"):
-            put(pd, name, _of_values(getattr(pd, name), METHODS[name]))
-        put(pd, "cut", _of_values(pd.cut, _cut))
-        put(pd, "to_datetime", _of_values(pd.to_datetime, _to_datetime))
-        put(pd, "to_numeric", _of_values(pd.to_numeric, lambda values, *_, **__: values))
-        for name in ("asarray", "array", "asanyarray", "ascontiguousarray"):
-            put(np, name, _array_maker(getattr(np, name)))
-        for name, filling in (("zeros", 0.0), ("ones", 1.0), ("empty", 0.0), ("full", None)):
-            put(np, name, _new_array(getattr(np, name), rows, filling))
-        put(np.vectorize, "__call__", _vectorize(np.vectorize.__call__))
+        active.put(pd.DataFrame, "dtypes", property(_dtypes(inspect.getattr_static(pd.DataFrame, "dtypes"))))
+        active.put(pd.Series, "str", _Accessor(inspect.getattr_static(pd.Series, "str"), _Texts))
+        active.put(pd.Series, "dt", _Accessor(inspect.getattr_static(pd.Series, "dt"), _Times))
+        active.put(indexing._LocIndexer, "__setitem__", _loc_setitem(indexing._LocIndexer.__setitem__))
+        active.put(indexing._LocIndexer, "__getitem__", _loc_getitem(indexing._LocIndexer.__getitem__))
+        active.put(np.vectorize, "__call__", _vectorize(np.vectorize.__call__))
+        _put_functions(active, function, rows)
         yield
-    finally:
-        for owner, name, value in reversed(undo):
-            if value is _ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, value)
 
 
-_ABSENT = object()
+def _put_functions(active: Patches, function: Any, rows: int) -> None:
+    """Replace functions of numpy and pandas in the user's own code, whether it calls them by their module or not."""
+    arrays = {name: _array_maker(getattr(np, name)) for name in ("asarray", "array", "asanyarray", "ascontiguousarray")}
+    for name, filling in (("zeros", 0.0), ("ones", 1.0), ("empty", 0.0), ("full", None)):
+        arrays[name] = _new_array(getattr(np, name), rows, filling)
+    frames = {name: _of_values(getattr(pd, name), METHODS[name]) for name in ("isna", "isnull", "notna", "notnull")}
+    frames |= {"cut": _of_values(pd.cut, _cut), "to_datetime": _of_values(pd.to_datetime, _to_datetime)}
+    frames["to_numeric"] = _of_values(pd.to_numeric, lambda values, *_, **__: values)
+    frames["get_dummies"] = _of_values(pd.get_dummies, _no_dummies)
+    frames["qcut"] = _of_values(pd.qcut, _refusing("qcut"))
+    replacements = {id(np): Stand(np, arrays), id(pd): Stand(pd, frames)}
+    for module, others in ((np, arrays), (pd, frames)):
+        replacements |= {id(getattr(module, name)): other for name, other in others.items()}
+    for names in own_globals(function):
+        active.put_in(names, replacements)
 
 
 # Operators and ufuncs
@@ -208,7 +202,7 @@ def _new_array(original: Callable[..., Any], rows: int, filling: float | None) -
 
     def function(shape: Any, *args: Any, **kwargs: Any) -> Any:
         first = shape[0] if isinstance(shape, tuple | list) and len(shape) else shape
-        if not (isinstance(first, int) and first == rows and is_own(sys._getframe(1).f_code.co_filename)):
+        if first != rows:
             return original(shape, *args, **kwargs)
         if filling is not None:
             return filled(shape, filling)
@@ -238,7 +232,9 @@ def _like(found: Any, frame: Any) -> Any:
     """Return an array as a column or a table with the labels of another."""
     if np.ndim(found) == 1:
         index = frame.index
-        return pd.Series(asarray(found).view(np.ndarray), index=index, name=getattr(frame, "name", None), dtype=object)
+        return pd.Series(
+            np.asarray(found).view(np.ndarray), index=index, name=getattr(frame, "name", None), dtype=object
+        )
     if np.ndim(found) == 2 and hasattr(frame, "columns"):
         return pd.DataFrame(found.view(np.ndarray), index=frame.index, columns=frame.columns, dtype=object)
     return found
@@ -281,7 +277,9 @@ def _fillna(self: Any, value: Any = None, *, axis: Any = None, inplace: bool = F
         found = self.copy()
         for name in value.keys():
             if name in found.columns:
-                found[name] = _fillna(found[name], value[name]) if holds_cells(found[name]) else found[name].fillna(value[name])
+                found[name] = (
+                    _fillna(found[name], value[name]) if holds_cells(found[name]) else found[name].fillna(value[name])
+                )
         return found
 
     def each(x: Any, filling: Any) -> Expression:
@@ -322,7 +320,7 @@ def _mask(self: Any, cond: Any, other: Any = np.nan, **_: Any) -> Any:
 
 
 def _isin(self: Any, values: Any) -> Any:
-    if isinstance(values, Mapping) or hasattr(values, "iloc") and values.ndim == 2:
+    if isinstance(values, Mapping) or (hasattr(values, "iloc") and values.ndim == 2):
         raise Untraceable("it calls isin with values for each column")
     wanted = list(values)
 
@@ -414,35 +412,36 @@ def _apply(self: Any, func: Any, args: Any = (), **kwargs: Any) -> Any:
     return _each_value(self, functools.partial(func, *args, **kwargs) if args or kwargs else func)
 
 
-def _apply_rows(original: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, func: Any, axis: Any = 0, raw: bool = False, result_type: Any = None, args: Any = (), **kwargs: Any) -> Any:
-        if isinstance(func, np.ufunc):
-            return func(self)
-        if axis in (0, "index"):
-            columns = {name: func(self[name], *args, **kwargs) for name in self.columns}
-            if any(not hasattr(column, "iloc") for column in columns.values()):
-                raise Untraceable("it applies a function over rows (DataFrame.apply with axis=0)")
-            return pd.DataFrame(columns)
-        table = unframed(self).view(np.ndarray)
-        rows = [
-            cells.explored(
-                lambda row=row: func(
-                    as_cells(row) if raw else pd.Series(row, index=self.columns, dtype=object), *args, **kwargs
-                )
+def _apply_rows(
+    self: Any, func: Any, axis: Any = 0, raw: bool = False, result_type: Any = None, args: Any = (), **kwargs: Any
+) -> Any:
+    if isinstance(func, np.ufunc):
+        return func(self)
+    if axis in (0, "index"):
+        columns = {name: func(self[name], *args, **kwargs) for name in self.columns}
+        if any(not hasattr(column, "iloc") for column in columns.values()):
+            raise Untraceable("it applies a function over rows (DataFrame.apply with axis=0)")
+        return pd.DataFrame(columns)
+    table = unframed(self).view(np.ndarray)
+    rows = [
+        cells.explored(
+            lambda row=row: func(
+                as_cells(row) if raw else pd.Series(row, index=self.columns, dtype=object), *args, **kwargs
             )
-            for row in table
-        ]
-        if isinstance(rows[0], pd.Series):
-            return pd.DataFrame([list(row._values) for row in rows], index=self.index, columns=rows[0].index, dtype=object)
-        if isinstance(rows[0], list | tuple | np.ndarray):
-            if result_type != "expand" and not isinstance(rows[0], np.ndarray):
-                raise Untraceable("it makes lists of cells (DataFrame.apply)", 'Give apply result_type="expand"')
-            return pd.DataFrame([list(row) for row in rows], index=self.index, dtype=object)
-        found = np.empty(len(rows), dtype=object)
-        found[:] = [row if isinstance(row, Cell) else Cell(algebra().expression(row), place) for place, row in enumerate(rows)]
-        return pd.Series(found, index=self.index, dtype=object)
-
-    return method
+        )
+        for row in table
+    ]
+    if isinstance(rows[0], pd.Series):
+        return pd.DataFrame([list(row._values) for row in rows], index=self.index, columns=rows[0].index, dtype=object)
+    if isinstance(rows[0], list | tuple | np.ndarray):
+        if result_type != "expand" and not isinstance(rows[0], np.ndarray):
+            raise Untraceable("it makes lists of cells (DataFrame.apply)", 'Give apply result_type="expand"')
+        return pd.DataFrame([list(row) for row in rows], index=self.index, dtype=object)
+    found = np.empty(len(rows), dtype=object)
+    found[:] = [
+        row if isinstance(row, Cell) else Cell(algebra().expression(row), place) for place, row in enumerate(rows)
+    ]
+    return pd.Series(found, index=self.index, dtype=object)
 
 
 def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) -> Any:
@@ -467,7 +466,11 @@ def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) 
         if old.kind.name == TEXT:
             table = {key: new for key, new in pairs}
             return own.text_call(
-                old, "replace", lambda series: series.map(lambda text: table.get(text, text)), tuple(map(repr, pairs)), safe=True
+                old,
+                "replace",
+                lambda series: series.map(lambda text: table.get(text, text)),
+                tuple(map(repr, pairs)),
+                safe=True,
             )
         found = old
         for key, new in reversed(pairs):
@@ -491,7 +494,9 @@ def _astype(self: Any, dtype: Any, *_: Any, **__: Any) -> Any:
         own = algebra()
         value, name = own.expression(x), str(getattr(dtype, "__name__", dtype))
         if value.kind.name == TEXT:
-            if name in ("str", "string", "category", "object") or isinstance(dtype, pd.CategoricalDtype | pd.StringDtype):
+            if name in ("str", "string", "category", "object") or isinstance(
+                dtype, pd.CategoricalDtype | pd.StringDtype
+            ):
                 return value
             return own.text_call(value, "astype", lambda series: series.astype(dtype), name, kind=FLOAT)
         if name in ("category", "object"):
@@ -539,8 +544,8 @@ def _to_numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
     return found if dtype is None else cells.cast(found, dtype)
 
 
-def _copied(self: Any) -> Any:
-    return self.copy()
+def _no_eval(self: Any, expr: str, *_: Any, **__: Any) -> Any:
+    raise Untraceable("it calls DataFrame.eval", 'Write the expression in Python, as in df["a"] * df["b"]')
 
 
 # Reductions
@@ -603,6 +608,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "astype": _astype,
     "round": _round,
     "to_numpy": _to_numpy,
+    "eval": _no_eval,
     **dict.fromkeys(("convert_dtypes", "infer_objects"), lambda self, *_, **__: self.copy()),
     **{name: _reduction(name) for name in REDUCTIONS},
 }
@@ -652,10 +658,12 @@ def _loc_setitem(original: Callable[..., Any]) -> Callable[..., Any]:
             return
         table = self.obj
         if table.ndim == 1 or column is None:
-            raise Untraceable("it assigns to rows by a mask without naming a column", "Use df.loc[mask, column] = value")
+            raise Untraceable(
+                "it assigns to rows by a mask without naming a column", "Use df.loc[mask, column] = value"
+            )
         for name in column if isinstance(column, list) else [column]:
             old = table[name] if name in table.columns else pd.Series(np.nan, index=table.index)
-            cell_values = as_cells(asarray(old._values, dtype=object)) if not holds_cells(old) else unframed(old)
+            cell_values = as_cells(np.asarray(old._values, dtype=object)) if not holds_cells(old) else unframed(old)
             new = value[name] if hasattr(value, "columns") else value
             found = mapped(algebra().where, unframed(mask), unframed(new), cell_values)
             table[name] = pd.Series(found.view(np.ndarray), index=table.index, dtype=object)
@@ -848,7 +856,7 @@ def _cut(
         raise Untraceable("it calls pandas.cut with a number of bins", "Give pandas.cut the edges of the bins")
     if retbins:
         raise Untraceable("it calls pandas.cut with retbins=True")
-    edges = asarray(bins, dtype=np.float64)
+    edges = np.asarray(bins, dtype=np.float64)
     count = len(edges) - 1
     if labels is None:
         raise Untraceable("it makes intervals (pandas.cut without labels)", "Give pandas.cut labels, or labels=False")
@@ -894,6 +902,10 @@ def _to_datetime(arg: Any, *args: Any, **kwargs: Any) -> Any:
     if kind.name == TEXT:
         raise Untraceable("it reads dates from strings", "Give the model columns of dates (datetime64)")
     raise misused(first.expression, "dates")
+
+
+def _no_dummies(*_: Any, **__: Any) -> Any:
+    raise Untraceable("it makes columns of the values of a batch (get_dummies)", "Use a OneHotEncoder behind this step")
 
 
 def frame(names: Sequence[Any], table: np.ndarray) -> Any:

@@ -175,9 +175,7 @@ class Lowered:
             if not long:
                 return
             part = next(
-                each
-                for each in self._instructions(long[0])
-                if len(self._instructions(each)) >= MOST_INSTRUCTIONS // 2
+                each for each in self._instructions(long[0]) if len(self._instructions(each)) >= MOST_INSTRUCTIONS // 2
             )
             self._place([part], self._computed([part]))
 

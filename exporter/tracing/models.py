@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 
 from triton_regressors.exporter.tracing.cells import Cell, algebra, as_cells, of, row_of
 from triton_regressors.exporter.tracing.expressions import FLOAT, Kind
@@ -45,7 +44,7 @@ class TracedModel:
             raise Untraceable(f"it calls {method} with an array of {np.ndim(table)} dimensions")
         width, flat = self._shape(X, method)
         found = np.empty((len(table), width), dtype=object)
-        for place, row in enumerate(asarray(table, dtype=object).view(np.ndarray).tolist()):
+        for place, row in enumerate(np.asarray(table, dtype=object).view(np.ndarray).tolist()):
             terms = [own.expression(of(value)) for value in row]
             for column in range(width):
                 key = (id(self._estimator), method)

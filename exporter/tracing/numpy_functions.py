@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 
 from triton_regressors.exporter.tracing import cells
 from triton_regressors.exporter.tracing.cells import (
@@ -26,7 +25,7 @@ from triton_regressors.exporter.tracing.cells import (
     reduced,
     row_of,
 )
-from triton_regressors.exporter.tracing.expressions import Expression
+from triton_regressors.exporter.tracing.expressions import INTEGER, Expression, Kind
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 MOVING = frozenset(
@@ -79,7 +78,7 @@ def _of_frame(value: Any) -> Cells:
     """Return a column or a table of pandas as an array."""
     if value.ndim == 1:
         return as_cells(value._values)
-    return as_cells(np.stack([asarray(value.iloc[:, i]._values, dtype=object) for i in range(value.shape[1])], 1))
+    return as_cells(np.stack([np.asarray(value.iloc[:, i]._values, dtype=object) for i in range(value.shape[1])], 1))
 
 
 def unframed(value: Any) -> Any:
@@ -158,7 +157,7 @@ def _nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, n
 
 @handles("isin")
 def _isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, **_: Any) -> Any:
-    wanted = asarray(test_elements).ravel().tolist()
+    wanted = np.asarray(test_elements).ravel().tolist()
     own = algebra()
 
     def each(value: Any) -> Expression:
@@ -211,7 +210,7 @@ def _sinc(x: Any) -> Any:
 
 @handles("digitize")
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    edges = asarray(bins, dtype=np.float64)
+    edges = np.asarray(bins, dtype=np.float64)
     descending = len(edges) > 1 and edges[0] > edges[-1]
     found = _places(unframed(x), edges[::-1] if descending else edges, right)
     return len(edges) - found if descending else found
@@ -221,7 +220,7 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
 def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if holds_cells(a) or sorter is not None:
         raise Untraceable("it calls numpy.searchsorted on places that are not constants")
-    return _places(unframed(v), asarray(a, dtype=np.float64), side == "left")
+    return _places(unframed(v), np.asarray(a, dtype=np.float64), side == "left")
 
 
 def _places(x: Any, edges: np.ndarray, right: bool) -> Any:
@@ -230,7 +229,8 @@ def _places(x: Any, edges: np.ndarray, right: bool) -> Any:
 
     def each(value: Any) -> Expression:
         number = own.expression(value)
-        return own.graph.make("places", number, edges, right, kind=own.expression(np.int64(0)).kind)
+        found = own.graph.make("places", number, edges, right, kind=Kind(INTEGER))
+        return own.where(own.missing(number), len(edges), found)
 
     return mapped(each, x)
 
@@ -239,7 +239,7 @@ def _places(x: Any, edges: np.ndarray, right: bool) -> Any:
 def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     if period is not None or holds_cells(xp) or holds_cells(fp):
         raise Untraceable("it calls numpy.interp with a period, or with points that are not constants")
-    places, values = asarray(xp, dtype=np.float64), asarray(fp, dtype=np.float64)
+    places, values = np.asarray(xp, dtype=np.float64), np.asarray(fp, dtype=np.float64)
     ends = (values[0] if left is None else float(left), values[-1] if right is None else float(right))
     own = algebra()
     kind = own.expression(0.0).kind
@@ -305,7 +305,7 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **more: Any) -> Any:
     values, weights = unframed(a), more.get("weights")
     if weights is not None:
-        w = asarray(weights, dtype=np.float64)
+        w = np.asarray(weights, dtype=np.float64)
         return _sum(values * w, axis) / w.sum()
     return _sum(values, axis, keepdims=keepdims) / _count(values, axis)
 
@@ -387,7 +387,7 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
 @handles("polyval")
 def _polyval(p: Any, x: Any) -> Any:
     found: Any = 0.0
-    for coefficient in asarray(p).tolist():
+    for coefficient in np.asarray(p).tolist():
         found = found * unframed(x) + coefficient
     return found
 
@@ -445,7 +445,7 @@ def stacked(values: Any) -> np.ndarray:
     """Return nested sequences of cells as one array of objects."""
     parts = [stacked(value) if isinstance(value, list | tuple) else value for value in values]
     if any(np.ndim(part) for part in parts):
-        return np.stack([asarray(unframed(part), dtype=object).view(np.ndarray) for part in parts])
+        return np.stack([np.asarray(unframed(part), dtype=object).view(np.ndarray) for part in parts])
     found = np.empty(len(parts), dtype=object)
     found[:] = parts
     return found

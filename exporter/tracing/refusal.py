@@ -17,7 +17,8 @@ VALUES = "an entry computes all rows alike"
 
 class Untraceable(Exception):  # noqa: N818
     """A step of a function that no plan can take; the message is a clause that says what it does, and `instead` a
-    sentence on what to do."""
+    sentence on what to do.
+    """
 
     def __init__(self, reason: str, instead: str = "") -> None:
         super().__init__(reason)

@@ -65,11 +65,31 @@ class Texts:
                 "it computes with strings of a column, and none are known",
                 "Give rows of your data (sample=, --sample), which hold every string of the column",
             )
-        asked: list[Any] = [*strings, None, *([ANY] if safe else [])]
-        series = pd.Series(asked, dtype=inner.kind.unit if inner.kind.unit not in (None, "category") else None)
+        others = [ANY] if safe else []
+        if self._may_be_missing(inner):
+            try:
+                return self._asked([*strings, None, *others], inner.kind, chain)
+            except Exception:  # the function refuses missing strings in any way
+                pass
+        found = self._asked([*strings, *others], inner.kind, chain)
+        return [*found[: len(strings)], np.nan, *found[len(strings) :]]
+
+    def _asked(self, strings: list[Any], kind: Kind, chain: list[Any]) -> list[Any]:
+        series = pd.Series(strings, dtype=kind.unit if kind.unit not in (None, "category") else None)
         for function in reversed(chain):
             series = function(series)
         return list(series.tolist())
+
+    def _may_be_missing(self, text: Expression) -> bool:
+        """Return whether an expression of strings has a missing one in some rows."""
+        match text.operation:
+            case "constant":
+                return not isinstance(text.arguments[0], str)
+            case "where":
+                return any(map(self._may_be_missing, text.arguments[1:]))
+            case "text":
+                return any(map(_missing, self.results(text)))
+        return True
 
     def number(self, text: Expression) -> Expression:
         """Return the number of an expression's string among its `values`: −1 for any other, NaN for a missing one."""

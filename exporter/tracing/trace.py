@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy import asarray  # kept: numpy.asarray is another one while a function is traced
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
@@ -61,7 +60,7 @@ def trace(
             table[row, column] = Cell(leaf, row)
     given = as_cells(table) if names is None else frame(names, table)
     try:
-        with recording(own), patched(rows), warnings.catch_warnings(), np.errstate(all="ignore"):
+        with recording(own), patched(function, rows), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             result = function(given)
             return _read(own, result, rows)
@@ -86,11 +85,12 @@ def _read(own: Algebra, result: Any, rows: int) -> Trace:
     if hasattr(result, "toarray") or not (hasattr(result, "iloc") or isinstance(result, np.ndarray)):
         raise Untraceable(f"it returns a value of type {type(result).__name__}", "Return an array or a DataFrame")
     names = tuple(result.columns) if hasattr(result, "columns") else None
-    array = asarray(unframed(result), dtype=object)
+    array = np.asarray(unframed(result), dtype=object)
     if array.ndim not in (1, 2) or len(array) != rows:
         raise Untraceable(
-            f"it returns {len(array) if array.ndim else 0} rows for {rows}" if array.ndim in (1, 2) else
-            f"it returns an array of {array.ndim} dimensions"
+            f"it returns {len(array) if array.ndim else 0} rows for {rows}"
+            if array.ndim in (1, 2)
+            else f"it returns an array of {array.ndim} dimensions"
         )
     columns = [_column(own, column.tolist()) for column in (array.T if array.ndim == 2 else [array])]
     return Trace(own, tuple(columns), names, array.ndim)

@@ -33,12 +33,10 @@ class Traced:
         self.plan: Plan = plan
         self.text: TextColumns = self.profile.text
         self._tables = Tables(function, self.profile)
-        self._numeric = tuple(
-            feature
-            for feature in range(width)
-            if feature not in self.profile.dates and feature in self.profile.read and feature not in self.text.columns()
-        )
-        self.profile.unread = frozenset(range(width)) - self.profile.read
+        dtypes = [getattr(dtype, "kind", "O") for dtype in self.profile.dtypes]
+        self._numeric = tuple(feature for feature, kind in enumerate(dtypes) if kind in "fiub")
+        taken = {*self._numeric, *self.profile.dates, *self.text.columns()}
+        self.profile.unread = frozenset(range(width)) - taken
 
     def transform(self, table: Any) -> np.ndarray:
         """Return the plan's values for a table, float64 `[rows, width]`."""

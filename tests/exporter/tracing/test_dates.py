@@ -50,7 +50,9 @@ def parts(table: pd.DataFrame) -> pd.DataFrame:
 def expected(function: Callable[[pd.DataFrame], Any], table: pd.DataFrame) -> np.ndarray:
     """Return pandas' own answers in float64."""
     found = pd.DataFrame(function(table))
-    columns = [found.iloc[:, place].astype("Float64").to_numpy(np.float64, na_value=np.nan) for place in range(found.shape[1])]
+    columns = [
+        found.iloc[:, place].astype("Float64").to_numpy(np.float64, na_value=np.nan) for place in range(found.shape[1])
+    ]
     return np.column_stack(columns)
 
 
