@@ -224,7 +224,7 @@ def _check_program(where: str, program: Program) -> None:
         if len(arguments) != arguments_of(name):
             raise PlanError(f"{where}: '{name}' has {arguments_of(name)} arguments, not {len(arguments)}.")
         for argument in arguments:
-            found = re.fullmatch(r"([xcv])(\d+)", argument)
+            found = re.fullmatch(r"([xcv])(0|[1-9]\d*)", argument)
             if found is None or (found[1] == "v" and int(found[2]) >= number):
                 raise PlanError(
                     f"{where}: '{name}' reads '{argument}'; an argument is x0, x1, … or c0, c1, … or an earlier value, "
