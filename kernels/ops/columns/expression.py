@@ -113,9 +113,14 @@ class Expression(Operation):
         for group in self.groups:
             columns, constants = _tables(group, parameters)
             step = max(1, ELEMENTS_AT_ONCE // group.lanes)
+            fixed = {f"c{k}": _flat(each.expand(min(step, len(x)), -1)) for k, each in enumerate(constants.T)}
             for start in range(0, len(x), step):
                 rows = x[start : start + step]
-                _compute(group, rows, columns, constants, answer[start : start + step])
+                size = len(rows) * group.lanes
+                values = {f"x{k}": _flat(rows.index_select(1, each)) for k, each in enumerate(columns.T)}
+                values |= {name: each[: _filled(size)] for name, each in fixed.items()}
+                found = evaluate(group.program, values)[:size]
+                answer[start : start + step, group.first_output :][:, : group.lanes] = found.view(len(rows), -1)
         return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
@@ -180,22 +185,19 @@ def evaluate(program: Program, values: dict[str, torch.Tensor]) -> torch.Tensor:
     return result
 
 
-def _compute(
-    group: Group, rows: torch.Tensor, columns: torch.Tensor, constants: torch.Tensor, out: torch.Tensor
-) -> None:
-    """Write a group's lanes of some rows, computed on flat tensors filled up to whole vectors."""
-    size = len(rows) * group.lanes
-    padded = -(-size // VECTOR) * VECTOR
+def _flat(matrix: torch.Tensor) -> torch.Tensor:
+    """Return a matrix as float64 numbers row after row, with others after them up to a whole number of vectors."""
+    size = matrix.numel()
+    if size % VECTOR == 0:
+        return matrix.double().reshape(-1)
+    found = torch.ones(_filled(size), dtype=torch.float64)
+    found[:size].view(matrix.shape).copy_(matrix)
+    return found
 
-    def flat(matrix: torch.Tensor) -> torch.Tensor:
-        found = torch.ones(padded, dtype=torch.float64) if padded > size else torch.empty(size, dtype=torch.float64)
-        found[:size].view(len(rows), group.lanes).copy_(matrix)
-        return found
 
-    values = {f"x{k}": flat(rows.index_select(1, columns[:, k])) for k in range(group.inputs)}
-    values |= {f"c{k}": flat(constants[:, k].expand(len(rows), -1)) for k in range(group.constants)}
-    found = evaluate(group.program, values)
-    out[:, group.first_output : group.first_output + group.lanes] = found[:size].view(len(rows), group.lanes)
+def _filled(size: int) -> int:
+    """Return the whole number of vectors that so many numbers take, in numbers."""
+    return -(-size // VECTOR) * VECTOR
 
 
 def _tables(group: Group, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
@@ -222,7 +224,7 @@ def _check_program(where: str, program: Program) -> None:
         if len(arguments) != arguments_of(name):
             raise PlanError(f"{where}: '{name}' has {arguments_of(name)} arguments, not {len(arguments)}.")
         for argument in arguments:
-            found = re.fullmatch(r"([xcv])(\d+)", argument)
+            found = re.fullmatch(r"([xcv])(0|[1-9]\d*)", argument)
             if found is None or (found[1] == "v" and int(found[2]) >= number):
                 raise PlanError(
                     f"{where}: '{name}' reads '{argument}'; an argument is x0, x1, … or c0, c1, … or an earlier value, "

@@ -87,7 +87,7 @@ def evaluate_group(
     lane = at % LANES
     row = first_row + at // LANES
     inside = (at < span * LANES) & (row < rows)
-    values = ()
+    values = ()  # type: tuple[tl.tensor, ...]
     for k in tl.static_range(INPUTS):
         column = tl.load(columns + number_of(GROUP, 3) + lane * INPUTS + k)
         values += (tl.load(x + row * WIDTH + column, mask=inside, other=1.0).to(tl.float64),)

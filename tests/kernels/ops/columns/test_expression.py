@@ -166,6 +166,7 @@ WRONG = {
     "few": (of(("add", "x0")), "program 0: 'add' has 2 arguments, not 1."),
     "many": (of(("floor", "x0", "c0")), "program 0: 'floor' has 1 arguments, not 2."),
     "argument": (of(("add", "x0", "1.5")), "program 0: 'add' reads '1.5'; an argument is x0, x1, … or c0, c1, … or"),
+    "zero": (of(("floor", "x00")), "program 0: 'floor' reads 'x00'; an argument is"),
     "itself": (of(("floor", "v0")), "program 0: 'floor' reads 'v0'; an argument is"),
     "later": (of(("floor", "x0"), ("add", "v0", "v1")), "program 0: 'add' reads 'v1'; an argument is"),
     "columns": (of(*NEGATIVE, columns=2), "columns must be [1], not [2]."),
