@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering import registry
 from triton_regressors.exporter.lowering.builder import Builder, Value
-from triton_regressors.exporter.lowering.registry import traces_own_code
+from triton_regressors.exporter.lowering.registry import registered_base, traces_own_code
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
 from triton_regressors.exporter.tracing.lowered import Lowered
-from triton_regressors.exporter.tracing.models import TracedModel, with_models
+from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
 from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
 from triton_regressors.tables.values import is_missing
 
@@ -34,17 +35,19 @@ INSTEAD = (
 def trace_own_code(estimator: Any, x: Value, builder: Builder, method: str, why: str) -> Value:
     """What a method of the class computes, with its attributes as constants."""
     inside = with_models(copy.copy(estimator), functools.partial(_has_lowering, builder))
-    framed = bool(x.names) or hasattr(estimator, "feature_names_in_")
-    names = x.names or (tuple(getattr(estimator, "feature_names_in_", ())) if framed else ())
-    own = getattr(inside, method)
+    names = x.names or tuple(getattr(estimator, "feature_names_in_", ()))
+    base = registered_base(estimator, method)
     try:
-        return lower_function(own, estimator, x, builder, names, getattr(estimator, method), method)
+        with answering_cells(base, method):
+            return lower_function(
+                getattr(inside, method), estimator, x, builder, names, getattr(estimator, method), method
+            )
+    except NotFittedError as error:
+        raise builder.refuse(estimator, "it is not fitted; call fit first") from error
     except NotTraced as error:
-        module = type(estimator).__module__.partition(".")[0]
-        if not _is_users(type(estimator)):
-            raise ExportError(f"Cannot export {builder.subject(estimator)}: {why}") from error
-        del module
-        raise builder.refuse(estimator, f"{error}. {INSTEAD}") from error
+        reason, _, instead = why.partition(". ")
+        said = f"{reason}, and {error}. {instead}" if _is_users(type(estimator)) else why
+        raise ExportError(f"Cannot export {builder.subject(estimator)}: {said}") from error
 
 
 def lower_function(

@@ -37,9 +37,9 @@ class Profile:
     `read` are the features that some estimator or transformer is given. `unread` are the features that are not inputs;
     they are known once the model is lowered.
     `names` are the features' names, if they have any. `dtypes` are those of a sample's columns, if there is one, and
-    `kept` those that features have in every table that is asked, because own code may depend on them. `given` returns the values of a feature in the user's sample, if
-    there is one. `lacking` is the error to raise if the estimator alone does not say enough; the record then only says
-    which features are strings.
+    `kept` those that features have in every table that is asked, because own code may depend on them. `given` returns
+    the values of a feature in the user's sample, if there is one. `lacking` is the error to raise if the estimator
+    alone does not say enough; the record then only says which features are strings.
     """
 
     def __init__(

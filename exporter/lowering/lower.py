@@ -183,7 +183,10 @@ def _dtypes(names: Sequence[str] | None, sample: Any | None, n_features: int) ->
     if names is not None and has_names(table):
         given = dict(zip(table.columns, table.dtypes, strict=True))
         return [given.get(name) for name in names]
-    dtypes = dtypes_of(table) if hasattr(table, "dtypes") else [np.asarray(table).dtype] * n_features
+    try:
+        dtypes = dtypes_of(table) if hasattr(table, "dtypes") else [np.asarray(table).dtype] * n_features
+    except ValueError:  # rows of different lengths, which are refused later
+        return []
     return dtypes if len(dtypes) == n_features else []
 
 

@@ -258,7 +258,7 @@ def _find(estimator: Any, subject: str, *tables: _Table, method: str) -> Any:
         why = why or overriding(estimator, base, overridden, table is _INVERSES)
     refused = None if tables[-1] is _INVERSES else _refusal(estimator)
     why = refused or why or _no_lowering(estimator, tables[-1])
-    if refused is None and can_be_traced(estimator, method):
+    if refused is None and not _was_defined_again(estimator, tables[-1]) and can_be_traced(estimator, method):
         return OwnCode(method, why)
     raise ExportError(f"Cannot export {subject}: {why}")
 
@@ -280,12 +280,24 @@ def _refusal(estimator: Any) -> str | None:
 
 def _no_lowering(estimator: Any, table: _Table) -> str:
     """Return why an estimator without a base in the table has no lowering, and the remedy."""
-    own = type(estimator)
-    if qualified_name(own) in map(qualified_name, table):
-        return defined_again(own.__name__)
+    if _was_defined_again(estimator, table):
+        return defined_again(type(estimator).__name__)
     if table is _INVERSES:
         return no_inverse(estimator)
     return no_lowering(estimator)
+
+
+def _was_defined_again(estimator: Any, table: _Table) -> bool:
+    """Return whether a class of the same name as an unregistered estimator's is registered."""
+    own = type(estimator)
+    return own not in table and qualified_name(own) in map(qualified_name, table)
+
+
+def registered_base(estimator: Any, method: str) -> type | None:
+    """Return the first of the estimator's classes whose `method` has a registered lowering, or None."""
+    _load_lowerings()
+    tables = {"predict": [_LOWERINGS], "transform": [_TRANSFORMS, _LOWERINGS], "inverse_transform": [_INVERSES]}[method]
+    return next((base for base in (table.base(estimator) for table in tables) if base is not None), None)
 
 
 def _overridden(estimator: Any, base: type, apart: Sequence[str] = ()) -> str | None:

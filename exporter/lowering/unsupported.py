@@ -25,17 +25,13 @@ INVERTIBLE = "StandardScaler, PowerTransformer or QuantileTransformer"
 def can_be_traced(estimator: Any, method: str) -> bool:
     """Return whether an estimator's method is Python code of a library that is not known, or of the user."""
     own = getattr(type(estimator), method, None)
-    module = getattr(own, "__module__", None) or ""
-    kind = getattr(_tags(estimator), "estimator_type", None)
-    return inspect.isfunction(own) and module.partition(".")[0] not in KNOWN and kind not in KINDS
+    libraries = {(getattr(each, "__module__", None) or "").partition(".")[0] for each in (own, type(estimator))}
+    return inspect.isfunction(own) and libraries.isdisjoint(KNOWN) and _kind(estimator) not in KINDS
 
 
 def no_lowering(estimator: Any) -> str:
     """Return the message for an estimator whose class has no lowering: what it is, and what to do."""
-    name, tags = type(estimator).__name__, _tags(estimator)
-    kind = getattr(tags, "estimator_type", None) or getattr(estimator, "_estimator_type", None)
-    if kind is None and hasattr(estimator, "predict_proba"):
-        kind = "classifier"
+    name, tags, kind = type(estimator).__name__, _tags(estimator), _kind(estimator)
     if kind in KINDS:
         what, number = KINDS[kind]
         return (
@@ -106,6 +102,12 @@ def _write(name: str, decorator: str = "lowers") -> str:
         f"Write one, a function of (estimator, x, builder) under @triton_regressors.{decorator}({name}); on the "
         "command line, --import my_module loads the module that holds it."
     )
+
+
+def _kind(estimator: Any) -> str | None:
+    """Return scikit-learn's kind of an estimator, such as "regressor", if it says one."""
+    kind = getattr(_tags(estimator), "estimator_type", None) or getattr(estimator, "_estimator_type", None)
+    return "classifier" if kind is None and hasattr(estimator, "predict_proba") else kind
 
 
 def _tags(estimator: Any) -> Any | None:

@@ -64,7 +64,8 @@ SAME = {
     "bitwise_invert": "bitwise_not",
 }
 """Other names of instructions."""
-MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}
+POWERS = {2.0: "square", 0.5: "sqrt", 1.0: "positive"}
+"""Powers that are functions of their own."""
 
 IN_ORDER = 7
 """The most terms of a sum that are added one after the other, as numpy adds them."""
@@ -205,6 +206,8 @@ class Algebra:
             return self._make(BITWISE[name], x, y, kind=BOOLEAN)
         if kinds == {BOOLEAN} and name in ("add", "maximum", "fmax", "multiply", "minimum", "fmin"):
             return self._make("logical_or" if name in ("add", "maximum", "fmax") else "logical_and", x, y, kind=BOOLEAN)
+        if name == "power" and y.constant and y.arguments[0] in POWERS:  # numpy computes these powers so too
+            return self.unary(POWERS[y.arguments[0]], x)
         if name not in ARITHMETIC | FLOATING:
             raise Untraceable(f"it calls {name}, which no kernel computes")
         if name in ARITHMETIC and kinds <= {INTEGER, BOOLEAN}:
@@ -332,7 +335,7 @@ class Algebra:
         """Return a function of strings, `call`, which maps a Series of strings to a Series.
 
         `name` and `key` tell one call from another. A `safe` call has an answer for strings that nobody knows yet,
-        which is that for the string `\\0`. Without a `kind` the answers for the known strings decide it.
+        which is that for `texts.ANY`. Without a `kind` the answers for the known strings decide it.
         """
         if value.kind.name != TEXT:
             raise misused(value, "strings")
@@ -398,9 +401,7 @@ def _microseconds(delta: Any) -> float:
 
 
 def _weak(beside: Kind | None, own: str) -> bool:
-    """Return whether a Python number takes the kind of what stands beside it: an integer any float's, a float
-    float32's.
-    """
+    """Return whether a Python number takes the kind beside it: an integer that of any float, a float only float32."""
     if beside is None:
         return False
     return beside.name in (FLOAT, SINGLE) if own == INTEGER else beside.name == SINGLE

@@ -221,9 +221,7 @@ class Cells(np.ndarray):
         return call_ufunc(ufunc, method, *inputs, **keywords)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from triton_regressors.exporter.tracing.numpy_functions import call_function
-
-        return call_function(function, args, kwargs)
+        return _FUNCTIONS[0](function, args, kwargs)
 
     def __getitem__(self, key: Any) -> Any:
         if any(map(holds_cells, key if isinstance(key, tuple) else (key,))):
@@ -258,58 +256,47 @@ class Cells(np.ndarray):
         """Return the cells in lists."""
         return self.view(np.ndarray).tolist()
 
-    # Reductions and other methods that numpy does not route through its functions.
 
-    def sum(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.sum(self, axis=axis, **keywords)
+_FUNCTIONS: list[Callable[..., Any]] = []
 
-    def mean(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.mean(self, axis=axis, **keywords)
 
-    def std(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.std(self, axis=axis, **keywords)
+def calls_functions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Register the function that calls numpy's functions on cells: `call(function, args, kwargs)`."""
+    _FUNCTIONS[:] = [function]
+    return function
 
-    def var(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.var(self, axis=axis, **keywords)
 
-    def prod(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.prod(self, axis=axis, **keywords)
+def _method(name: str) -> Callable[..., Any]:
+    """Return a method of arrays that is numpy's function of the same name."""
+    return lambda self, *args, **kwargs: getattr(np, name)(self, *args, **kwargs)
 
-    def max(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.max(self, axis=axis, **keywords)
 
-    def min(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.min(self, axis=axis, **keywords)
+def _refusal(name: str) -> Callable[..., Any]:
+    def method(self: Cells, *_: Any, **__: Any) -> Any:
+        raise Untraceable(f"it calls {name}, which compares values with each other")
 
-    def any(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.any(self, axis=axis, **keywords)
+    return method
 
-    def all(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.all(self, axis=axis, **keywords)
 
-    def clip(self, min: Any = None, max: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.clip(self, min, max, **keywords)
-
-    def dot(self, other: Any, out: Any = None) -> Any:  # type: ignore[override]
-        return np.dot(self, other)
-
-    def round(self, decimals: int = 0, out: Any = None) -> Any:  # type: ignore[override]
-        return np.round(self, decimals)
-
-    def cumsum(self, axis: Any = None, **keywords: Any) -> Any:  # type: ignore[override]
-        return np.cumsum(self, axis=axis, **keywords)
-
-    def argmax(self, *args: Any, **keywords: Any) -> Any:
-        raise Untraceable("it asks where the largest value stands (argmax)")
-
-    def argmin(self, *args: Any, **keywords: Any) -> Any:
-        raise Untraceable("it asks where the smallest value stands (argmin)")
-
-    def sort(self, *args: Any, **keywords: Any) -> None:
-        raise Untraceable("it sorts values")
-
-    def argsort(self, *args: Any, **keywords: Any) -> Any:
-        raise Untraceable("it sorts values")
+for _name in (
+    "sum",
+    "mean",
+    "std",
+    "var",
+    "prod",
+    "max",
+    "min",
+    "any",
+    "all",
+    "clip",
+    "dot",
+    "round",
+    "cumsum",
+    "cumprod",
+):
+    setattr(Cells, _name, _method(_name))
+for _name in ("argmax", "argmin", "sort", "argsort", "partition", "argpartition", "searchsorted", "nonzero"):
+    setattr(Cells, _name, _refusal(_name))
 
 
 def as_cells(array: Any) -> Cells:
@@ -329,7 +316,8 @@ def holds_cells(value: Any) -> bool:
     if hasattr(value, "iloc") and hasattr(value, "dtypes"):
         if value.ndim == 1:
             return value.dtype == object and holds_cells(value._values)
-        return any(dtype == object and holds_cells(value.iloc[:, i]._values) for i, dtype in enumerate(value.dtypes))
+        columns = (value.iloc[:, place]._values for place in range(value.shape[1]))
+        return any(column.dtype == object and holds_cells(column) for column in columns)
     if isinstance(value, list | tuple):
         return any(map(holds_cells, value))
     return False
@@ -338,6 +326,8 @@ def holds_cells(value: Any) -> bool:
 def call_ufunc(ufunc: Any, method: str, *inputs: Any, out: Any = None, where: Any = True, **keywords: Any) -> Any:
     """Compute a ufunc of cells."""
     name, own = ufunc.__name__, algebra()
+    if method == "__call__" and keywords:
+        raise Untraceable(f"it calls numpy.{name} with {' and '.join(keywords)}", "Use astype to choose types")
     if method == "reduce":
         return reduced(name, inputs[0], keywords.get("axis", 0), bool(keywords.get("keepdims", False)))
     if method == "outer":

@@ -88,12 +88,15 @@ class Dates:
         return self._floor(self.local, DAY)
 
     def year(self) -> Expression:
+        """Return the year."""
         return self._op("civil_year", self.day_number)
 
     def month(self) -> Expression:
+        """Return the month, 1 to 12."""
         return self._op("civil_month", self.day_number)
 
     def day(self) -> Expression:
+        """Return the day of the month."""
         return self._op("civil_day", self.day_number)
 
     def of_day(self, unit: float, count: float) -> Expression:
@@ -101,6 +104,7 @@ class Dates:
         return self._within(self._floor(self.local, unit), count)
 
     def dayofweek(self) -> Expression:
+        """Return the day of the week: 0 for Monday."""
         return self._within(self._op("add", self.day_number, 3), 7)  # 1970-01-01 was a Thursday
 
     def first_day(self, year: Expression) -> Expression:
@@ -112,18 +116,22 @@ class Dates:
         return self._op("subtract", days, 719_162)  # the days from 0001-01-01 to 1970-01-01
 
     def dayofyear(self) -> Expression:
+        """Return the day of the year, from 1."""
         return self._op("add", self._op("subtract", self.day_number, self.first_day(self.year())), 1)
 
     def quarter(self) -> Expression:
+        """Return the quarter, 1 to 4."""
         return self._op("add", self._floor(self._op("subtract", self.month(), 1), 3), 1)
 
     def is_leap_year(self) -> Expression:
+        """Return whether the year is a leap year."""
         year = self.year()
         fourth, century, fourth_century = (self._is("equal", self._within(year, n), 0) for n in (4, 100, 400))
         common = self._op("logical_and", fourth, self._op("logical_not", century, kind=BOOLEAN), kind=BOOLEAN)
         return self._op("logical_or", common, fourth_century, kind=BOOLEAN)
 
     def days_in_month(self) -> Expression:
+        """Return the number of days of the month."""
         month = self.month()
         longer = self._op("add", month, self._is("greater_equal", month, 8))
         usual = self._op("add", self._within(longer, 2), 30)
@@ -144,15 +152,18 @@ class Dates:
         return self._op("add", self._op("subtract", self.day_number, self.dayofweek()), 3)
 
     def iso_year(self) -> Expression:
+        """Return the year of the week of ISO 8601."""
         return self._op("civil_year", self._thursday())
 
     def iso_week(self) -> Expression:
+        """Return the week of ISO 8601."""
         thursday = self._thursday()
         return self._op("add", self._floor(self._op("subtract", thursday, self.first_day(self.iso_year())), 7), 1)
 
     # Dates of dates
 
     def midnight(self) -> Expression:
+        """Return the date at midnight."""
         return self.rounded("floor", "D")
 
     def rounded(self, how: str, frequency: str) -> Expression:
@@ -206,12 +217,15 @@ class Dates:
         return self._op("divide", nanoseconds, 1e9, kind=FLOAT)
 
     def days(self) -> Expression:
+        """Return whole days of a duration, rounded down."""
         return self._floor(self._value, DAY)
 
     def seconds(self) -> Expression:
+        """Return the seconds of a duration's last day."""
         return self._within(self._floor(self._value, SECOND), 86_400)
 
     def microseconds(self) -> Expression:
+        """Return the microseconds of a duration's last second."""
         return self._within(self._value, SECOND)
 
 

@@ -30,7 +30,7 @@ from triton_regressors.exporter.tracing.cells import (
     of,
     row_of,
 )
-from triton_regressors.exporter.tracing.dates import Dates
+from triton_regressors.exporter.tracing.dates import DAYS, MONTHS, Dates
 from triton_regressors.exporter.tracing.expressions import (
     BOOLEAN,
     DATE,
@@ -275,7 +275,7 @@ def _fillna(self: Any, value: Any = None, *, axis: Any = None, inplace: bool = F
         raise Untraceable("it calls fillna with inplace=True", "Assign its result")
     if hasattr(self, "columns") and (isinstance(value, Mapping) or (hasattr(value, "iloc") and value.ndim == 1)):
         found = self.copy()
-        for name in value.keys():
+        for name in value.keys():  # noqa: SIM118 (a Series iterates over its values)
             if name in found.columns:
                 found[name] = (
                     _fillna(found[name], value[name]) if holds_cells(found[name]) else found[name].fillna(value[name])
@@ -464,7 +464,7 @@ def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) 
         own = algebra()
         old = own.expression(x)
         if old.kind.name == TEXT:
-            table = {key: new for key, new in pairs}
+            table = dict(pairs)
             return own.text_call(
                 old,
                 "replace",
@@ -820,14 +820,10 @@ class _Times:
 
     def day_name(self, locale: Any = None) -> Any:
         """Return the names of days."""
-        from triton_regressors.exporter.tracing.dates import DAYS
-
         return self._each(lambda dates: dates.named(dates.dayofweek(), DAYS))
 
     def month_name(self, locale: Any = None) -> Any:
         """Return the names of months."""
-        from triton_regressors.exporter.tracing.dates import MONTHS
-
         return self._each(lambda dates: dates.named(dates._op("subtract", dates.month(), 1), MONTHS))
 
     def strftime(self, *_: Any) -> Any:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.tracing.cells import Cell, algebra, as_cells, of, row_of
+from triton_regressors.exporter.tracing.cells import Cell, algebra, as_cells, holds_cells, of, row_of
 from triton_regressors.exporter.tracing.expressions import FLOAT, Kind
 from triton_regressors.exporter.tracing.numpy_functions import unframed
+from triton_regressors.exporter.tracing.patches import patches
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 
@@ -66,6 +70,28 @@ class TracedModel:
         except Exception as error:
             raise Untraceable(f"{type(self._estimator).__name__}.{method} refuses numbers ({error})") from None
         return (1, True) if len(shape) == 1 else (shape[1], False)
+
+
+@contextlib.contextmanager
+def answering_cells(base: type | None, method: str) -> Iterator[None]:
+    """Have a base class's method take cells, as a subclass calls it by `super()`: it is that of a fitted `base`."""
+    owner = next((cls for cls in (base.__mro__ if base else ()) if method in vars(cls)), None)
+    if base is None or owner is None:
+        yield
+        return
+    original = vars(owner)[method]
+
+    @functools.wraps(original)
+    def answer(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not holds_cells(X):
+            return original(self, X, *args, **kwargs)
+        plain = copy.copy(self)
+        plain.__class__ = base
+        return getattr(TracedModel(plain, base.__name__), method)(X)
+
+    with patches() as active:
+        active.put(owner, method, answer)
+        yield
 
 
 class _Holder:

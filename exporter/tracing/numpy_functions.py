@@ -19,6 +19,7 @@ from triton_regressors.exporter.tracing.cells import (
     accumulated,
     algebra,
     as_cells,
+    calls_functions,
     holds_cells,
     mapped,
     product,
@@ -42,6 +43,7 @@ MOVING = frozenset(
 _HANDLERS: dict[str, Callable[..., Any]] = {}
 
 
+@calls_functions
 def call_function(function: Any, args: Any, kwargs: Any) -> Any:
     """Call one of numpy's functions on cells."""
     name = function.__name__

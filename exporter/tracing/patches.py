@@ -98,6 +98,6 @@ def _functions(function: Any) -> Iterator[types.FunctionType]:
     elif isinstance(function, np.vectorize):
         yield from _functions(function.pyfunc)
     else:
-        own = getattr(type(function), "__call__", None)
+        own = vars(type(function)).get("__call__")
         if isinstance(own, types.FunctionType):
             yield own

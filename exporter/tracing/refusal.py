@@ -16,8 +16,9 @@ VALUES = "an entry computes all rows alike"
 
 
 class Untraceable(Exception):  # noqa: N818
-    """A step of a function that no plan can take; the message is a clause that says what it does, and `instead` a
-    sentence on what to do.
+    """A step of a function that no plan can take.
+
+    The message is a clause that says what it does, and `instead` a sentence on what to do.
     """
 
     def __init__(self, reason: str, instead: str = "") -> None:
@@ -25,7 +26,7 @@ class Untraceable(Exception):  # noqa: N818
         self.instead = instead
 
 
-class NoAttribute(Untraceable, AttributeError):
+class NoAttribute(Untraceable, AttributeError):  # noqa: N818
     """An attribute that cells do not have."""
 
 

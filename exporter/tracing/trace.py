@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
@@ -67,7 +68,7 @@ def trace(
     except Untraceable as error:
         raise NotTraced(_sentence(error, str(error), error.instead)) from error
     except Exception as error:
-        if not place(error):
+        if not place(error) or isinstance(error, NotFittedError):
             raise
         text = str(error).splitlines()[0].rstrip(".") if str(error) else ""
         reason = f"it raises {type(error).__name__}{f' ({text})' if text else ''} on a table whose values are not known"

@@ -49,7 +49,7 @@ class Watching(Ridge):
 
 class Mixin:
     def predict(self, X: Any) -> Any:
-        return np.minimum(super().predict(X), 100.0)  # type: ignore[misc]
+        return np.sort(super().predict(X))  # type: ignore[misc]
 
 
 class Mixed(Mixin, Ridge):
@@ -60,7 +60,7 @@ class Clipping(RegressorMixin):
     """Shares an ancestor with Ridge, before which it stands even where Ridge is named first."""
 
     def predict(self, X: Any) -> Any:
-        return np.minimum(super().predict(X), 100.0)  # type: ignore[misc]
+        return np.sort(super().predict(X))  # type: ignore[misc]
 
 
 class MixedBehind(Ridge, Clipping):
@@ -131,7 +131,7 @@ def compiled(estimator: Any) -> Any:
 )
 def test_a_subclass_that_overrides_what_its_base_computes_with_is_not_its_base(cls: type, base: str, name: str) -> None:
     why = rf"it is not treated as a {base}, because it overrides {name}; its class is .*\.{cls.__name__}"
-    pattern = rf"no lowering is registered for it \({why}\)\. Write one, "
+    pattern = rf"no lowering is registered for it \({why}\)(, and line .*, cannot be traced: .*)?\. Write one, "
     with pytest.raises(ExportError, match=rf"^Cannot export {cls.__name__}: {pattern}"):
         compiled(cls().fit(X, y))
     with pytest.raises(
@@ -181,12 +181,12 @@ class MixedLast(Ridge, Last, TransformerMixin):
 
 class OneWay(StandardScaler):
     def inverse_transform(self, X: Any, copy: Any = None) -> Any:
-        return np.minimum(super().inverse_transform(X), 100.0)
+        return np.sort(super().inverse_transform(X))
 
 
 class OtherWay(StandardScaler):
     def transform(self, X: Any, copy: Any = None) -> Any:
-        return super().transform(X)
+        return np.sort(super().transform(X))
 
 
 class Distances(KMeans):

@@ -178,7 +178,7 @@ def angles(X):
 def _grade(value):
     if value > 3:
         return 2.0
-    elif value > 1.5:
+    if value > 1.5:
         return 1.0
     return 0.0
 

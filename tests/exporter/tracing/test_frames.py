@@ -48,7 +48,7 @@ def assigned(t: pd.DataFrame) -> pd.DataFrame:
 def by_row(row: pd.Series) -> Any:
     if row["k"] > 2 and not row["flag"]:
         return row["a"]
-    elif row["k"] < 0 or row["b"] == 0.5:
+    if row["k"] < 0 or row["b"] == 0.5:
         return row["b"] * 2
     return min(row["a"], 1)
 

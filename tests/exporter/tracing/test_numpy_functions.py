@@ -62,7 +62,7 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "comparisons": lambda X: np.hstack([X > 0, X >= 0.5, X < 0, X <= -0.5, X == 0, X != 0.5]).astype(float),
     "logic": lambda X: ((X > 0) & (X < 1) | ~(X >= -1)) * 1.0,
     "logical": lambda X: np.logical_or(np.logical_and(X > 0, X < 1), np.logical_not(X >= -1)) * 1,
-    "where": lambda X: np.where(X > X[:, [0]], X, -1.0),
+    "where": lambda X: np.where(X[:, [0]] < X, X, -1.0),
     "select": lambda X: np.select([X < -1, X < 0, X < 1], [X, 2 * X, 0.5], default=9.0),
     "choose": lambda X: np.choose((X[:, [0]] > 0).astype(int), [X[:, 1:], X[:, :3]]),
     "clip": lambda X: np.hstack([np.clip(X, -1, 1), X.clip(0), np.clip(X, None, 2), np.clip(X, MEANS, None)]),
