@@ -176,12 +176,14 @@ def _of_cell(cell: date) -> tuple[str | None, int]:
     """Return the time zone of one of Python's or pandas' dates, None without one, and its nanoseconds."""
     if not isinstance(cell, datetime):
         return None, (cell - EPOCH.date()).days * 86_400 * 10**9
-    finer = getattr(cell, "nanosecond", 0)
-    plain: datetime = cell.to_pydatetime(warn=False) if hasattr(cell, "to_pydatetime") else cell
-    aware = plain.utcoffset() is not None
-    since = (plain if aware else plain.replace(tzinfo=timezone.utc)) - EPOCH
-    number = ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000 + finer
-    return str(cell.tzinfo) if aware else None, number
+    zone = None if cell.tzinfo is None or cell.utcoffset() is None else str(cell.tzinfo)
+    if hasattr(cell, "value"):  # pandas' nanoseconds in UTC
+        try:
+            return zone, int(cell.value)
+        except OverflowError:
+            return zone, LARGEST + 1
+    since = cell - (EPOCH.replace(tzinfo=None) if zone is None else EPOCH)
+    return zone, ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000
 
 
 def _wrong_zone(given: str | None, zone: str | None) -> WrongColumn:
