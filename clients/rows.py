@@ -20,11 +20,10 @@ from triton_regressors.clients.client.tensors import (
 )
 from triton_regressors.clients.errors import InvalidRequest, RowsError
 from triton_regressors.tables.columns import check_shape
-from triton_regressors.tables.dates import written_dates
 from triton_regressors.tables.errors import TableError, raised_as
-from triton_regressors.tables.files import holds_objects, nameless, read_table
+from triton_regressors.tables.files import holds_objects, nameless, read_dates, read_table
 from triton_regressors.tables.frames import has_names
-from triton_regressors.tables.values import WrongCell, WrongColumn, cell_numbers, wrong_columns
+from triton_regressors.tables.values import cell_numbers
 
 
 def read_tensors(path: Path, config: model_config_pb2.ModelConfig, columns: Sequence[str] | None = None) -> Tensors:
@@ -121,13 +120,5 @@ def _found(
     table = read_table(path, [*text, *zones] or None, wanted)
     if not isinstance(table, pd.DataFrame) or not set(wanted) & set(table.columns):
         raise nameless(path, wanted, config.name)
-    if path.suffix.lower() == ".csv":
-        wrong = dict[Any, WrongColumn]()
-        for name in (name for name in zones if name in table.columns):
-            try:
-                table[name] = written_dates(table[name].tolist(), zones[name], name, refused)
-            except WrongCell as error:
-                wrong[name] = error
-        if wrong:
-            raise TableError(f"{path}: {wrong_columns(wrong)}")
+    read_dates(table, path, zones, refused)
     return inputs, table

@@ -44,6 +44,7 @@ def test_columns_of_every_unit_and_zone(unit: str, zone: str | None) -> None:
         (np.array([None, None]), None, [NAT, NAT]),
         (np.array([np.nan, np.nan]), "UTC", [NAT, NAT]),
         (pd.Series([pd.NaT, pd.NaT]), "UTC", [NAT, NAT]),
+        (np.array([np.datetime64("NaT"), None]), "UTC", [NAT, NAT]),
         (pd.Series([None, dt.date(1970, 1, 2)]), None, [NAT, 86_400 * 10**9]),
         (pd.Series(CELLS, dtype=object), None, WANTED),
         (pd.Series(AWARE, dtype=object), "UTC", WANTED),
@@ -77,6 +78,7 @@ def test_dates_are_rounded_down_to_the_unit(unit: str) -> None:
         (BERLIN, None, r"has the time zone Europe/Berlin, .* \.dt\.tz_localize\(None\) .* \.dt\.tz_convert\(None\)"),
         (pd.Series(AWARE, dtype=object), None, "has the time zone Europe/Berlin"),
         (pd.Series(["1970", "9999-12-31"]).astype("datetime64[s]"), None, "row 1, and .* only the years 1678 to 2261"),
+        (np.array([None, np.datetime64("2300", "D")]), None, "holds '2300-01-01' in row 1, and nanoseconds"),
         (pd.Series([dt.datetime(1, 1, 1)], dtype=object), None, "holds '0001-01-01 00:00:00' in row 0, and nanosec"),
     ],
 )

@@ -19,7 +19,7 @@ from triton_regressors.tables.dates import UNITS
 
 DRAWN_ROWS = 1024
 
-_YEARS = [float(np.datetime64(year, "us").astype(np.int64)) for year in ("2000", "2030")]
+EARLIEST, LATEST = (int(np.datetime64(year, "us").astype(np.int64)) for year in ("2000", "2030"))
 """The first moments of the years between which dates are drawn, in microseconds since 1970."""
 
 
@@ -135,7 +135,7 @@ def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _draw(profile: Profile) -> np.ndarray:
     """Return rows of independent normal features about the fitted location and scale.
 
-    Dates whose location or scale is not known lie between those of `_YEARS`; all are whole units.
+    Dates whose location or scale is not known lie between `EARLIEST` and `LATEST`; all are whole units.
     """
     location = np.nan_to_num(profile.location, nan=0.0)
     scale = np.nan_to_num(profile.scale, nan=1.0)
@@ -147,7 +147,7 @@ def _draw(profile: Profile) -> np.ndarray:
     profile.text.draw(X, rng)
     for column, kind in sorted(profile.dates.items()):
         if column not in profile.choices and not np.isfinite(profile.location[column] + profile.scale[column]):
-            X[:, column] = rng.uniform(*_YEARS, rows)
+            X[:, column] = rng.uniform(EARLIEST, LATEST, rows)
         whole = max(UNITS[kind.unit] // PER_MICROSECOND, 1)
         X[:, column] = np.floor(np.clip(X[:, column], -EXACT, EXACT) / whole) * whole
     X[:, sorted(profile.unread)] = 0.0

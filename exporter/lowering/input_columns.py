@@ -154,16 +154,15 @@ def with_integers(
     known = inputs.integers
     categories = dict(zip(known.columns, zip(known.categories, known.closed, strict=True), strict=True))
     together = sorted({*categories, *columns})
-    of_each = [categories.get(column, ((), False)) for column in together]
-    known_dates = {**inputs.dates, **dates}
-    kinds = tuple(known_dates.get(column) for column in together)
+    kinds = tuple({**inputs.dates, **dates}.get(column) for column in together)
     return dataclasses.replace(
         inputs,
         numeric=tuple(column for column in inputs.numeric if column not in columns),
         categorical=tuple(column for column in inputs.categorical if column not in columns),
         integers=IntegerInput(
             tuple(together),
-            *(tuple(part) for part in zip(*of_each, strict=True)),
-            dates=kinds if any(kinds) else None,
+            tuple(categories.get(column, ((), False))[0] for column in together),
+            tuple(categories.get(column, ((), False))[1] for column in together),
+            kinds if any(kinds) else None,
         ),
     )

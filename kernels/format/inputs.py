@@ -31,7 +31,8 @@ NAT = -(2**63)
 """The nanoseconds of a missing date."""
 
 PER_MICROSECOND = 1000
-EXACT = 2**53
+EXACT_BITS = 53
+EXACT = 2**EXACT_BITS
 """Up to this size float64 holds every whole number, and up to twice this size every even one."""
 
 UNKNOWN = -1.0
@@ -252,9 +253,7 @@ def microseconds(dates: np.ndarray) -> np.ndarray:
     Beyond `EXACT`, before 1684 and after 2255, they are rounded down to even microseconds, which float64 holds.
     """
     whole = dates // PER_MICROSECOND
-    beyond = np.abs(whole) > EXACT
-    if beyond.any():
-        whole[beyond] &= -2
+    whole -= whole & (np.abs(whole) >> EXACT_BITS)  # 1 for an odd number beyond: none is as large as 2 ** 54
     found: np.ndarray = whole.astype(np.float64)
     found[dates == NAT] = np.nan
     return found

@@ -107,6 +107,16 @@ def test_the_signature_gives_the_example_its_order_and_types(save):
     assert np.isnan(holes[1])
 
 
+def test_dates_of_the_example_are_dates(save):
+    columns = [{"type": "datetime", "name": "when"}, {"type": "datetime", "name": "later", "required": False}]
+    table = example(save, {"columns": ["when"], "data": [["2026-01-31T14:05:09.25"], [None]]}, columns)
+    assert table["when"].dtype.kind == "M"
+    assert table["when"][0].isoformat() == "2026-01-31T14:05:09.250000"
+    assert table.isna().to_numpy().tolist() == [[False, True], [True, True]]
+    with pytest.raises(RegistryError, match="The input example is not what the signature says"):
+        example(save, {"columns": ["when", "later"], "data": [["soon", None]]}, columns)
+
+
 def test_optional_columns_that_the_example_lacks_are_missing_in_each_row(save):
     columns = [{**column, "required": column["name"] == "area"} for column in COLUMNS]
     table = example(save, {"columns": ["area"], "data": [[50.0], [61.5]]}, columns)

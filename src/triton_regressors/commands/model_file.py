@@ -101,16 +101,24 @@ def read_rows(path: Path, estimator: Any) -> Any:
     """Return the rows of a file.
 
     Columns that the estimator reads as strings keep the file's text unchanged; an empty cell is a missing value there.
+    Columns that it reads as dates are dates.
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.exporter.lowering.estimator import feature_names
-        from triton_regressors.exporter.lowering.lower import string_columns
+        from triton_regressors.exporter.lowering.lower import written_columns
         from triton_regressors.tables.errors import raised_as
-        from triton_regressors.tables.files import read_table
+        from triton_regressors.tables.files import read_dates, read_table
+        from triton_regressors.tables.frames import has_names
     names = feature_names(estimator)
     with raised_as(RowsError):
-        return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
+        if names is None:
+            return read_table(path)
+        strings, zones = written_columns(estimator)
+        table = read_table(path, {**strings, **dict.fromkeys(zones, float("nan"))} or None, names)
+        if zones and has_names(table):
+            read_dates(table, path, zones)
+        return table
 
 
 def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) -> tuple[Any, Any]:

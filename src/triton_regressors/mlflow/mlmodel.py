@@ -24,7 +24,10 @@ FLAVORS = {"sklearn": "pickled_model", "xgboost": "data", "lightgbm": "data", "c
 SUFFIXES = {".lgb": ".txt", ".cb": ".cbm", ".xgb": ".ubj"}
 """MLflow's suffixes of boosting libraries' files → the libraries' own suffixes."""
 DTYPES = {"integer": "int32", "long": "int64", "float": "float32", "double": "float64", "boolean": "bool"}
-"""MLflow's types of columns → pandas'. A column of any other type, such as string, is not converted."""
+"""MLflow's types of columns of numbers → pandas'. Of the other types only `DATE` is converted."""
+
+DATE = "datetime"
+"""MLflow's type of columns of dates, which have no time zone."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ def _as_signed(table: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
             table[column.name] = math.nan if column.type in DTYPES else None
     table = take_columns(table, names, "The input example")
     for name, kind in ((column.name, column.type) for column in columns):
+        if kind == DATE:
+            table[name] = pd.to_datetime(table[name], format="ISO8601")
         dtype = DTYPES.get(kind)
         if dtype is None:
             continue

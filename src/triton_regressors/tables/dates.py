@@ -156,32 +156,39 @@ def _of_cells(cells: Sequence[Any], zone: str | None) -> np.ndarray:
     """Return Python's dates as nanoseconds."""
     found = np.full(len(cells), NAT, dtype=np.int64)
     for row, cell in enumerate(cells):
-        if is_missing(cell):
+        if is_missing(cell) or (isinstance(cell, np.datetime64) and np.isnat(cell)):
             continue
-        if isinstance(cell, np.datetime64):
-            aware, number = None, int(_of_array(np.array([cell]))[0]) if cell == cell else NAT
-        elif isinstance(cell, date):  # every datetime is a date
-            aware, number = _of_cell(cell)
-        else:
+        if not isinstance(cell, date | np.datetime64):  # every datetime is a date
             raise WrongCell("date", row, cell, OF_STRING if isinstance(cell, str) else "")
-        if (aware is None) != (zone is None):
-            raise _wrong_zone(aware, zone)
-        if abs(number) > LARGEST and number != NAT:
+        of_cell, number = _of_cell(cell)
+        if (of_cell is None) != (zone is None):
+            raise _wrong_zone(of_cell, zone)
+        if abs(number) > LARGEST:
             raise WrongCell("date", row, str(cell), BEYOND)
         found[row] = number
     return found
 
 
-def _of_cell(cell: date) -> tuple[str | None, int]:
-    """Return the time zone of one of Python's or pandas' dates, None without one, and its nanoseconds."""
+def _of_cell(cell: date | np.datetime64) -> tuple[str | None, int]:
+    """Return the time zone of one of Python's, pandas' or numpy's dates, None without one, and its nanoseconds.
+
+    They are more than `LARGEST` if int64 does not hold them.
+    """
+    if isinstance(cell, np.datetime64):
+        try:
+            return None, int(_of_array(np.array([cell]))[0])
+        except WrongCell:
+            return None, LARGEST + 1
     if not isinstance(cell, datetime):
         return None, (cell - EPOCH.date()).days * 86_400 * 10**9
-    finer = getattr(cell, "nanosecond", 0)
-    plain: datetime = cell.to_pydatetime(warn=False) if hasattr(cell, "to_pydatetime") else cell
-    aware = plain.utcoffset() is not None
-    since = (plain if aware else plain.replace(tzinfo=timezone.utc)) - EPOCH
-    number = ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000 + finer
-    return str(cell.tzinfo) if aware else None, number
+    zone = None if cell.tzinfo is None or cell.utcoffset() is None else str(cell.tzinfo)
+    if hasattr(cell, "value"):  # pandas' nanoseconds in UTC
+        try:
+            return zone, int(cell.value)
+        except OverflowError:
+            return zone, LARGEST + 1
+    since = cell - (EPOCH.replace(tzinfo=None) if zone is None else EPOCH)
+    return zone, ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000
 
 
 def _wrong_zone(given: str | None, zone: str | None) -> WrongColumn:

@@ -14,8 +14,9 @@ import pandas as pd
 
 from triton_regressors.extras import require
 from triton_regressors.tables.columns import in_words
+from triton_regressors.tables.dates import written_dates
 from triton_regressors.tables.errors import TableError, one_line
-from triton_regressors.tables.values import WrongCell, cell_numbers, number_in
+from triton_regressors.tables.values import WrongCell, WrongColumn, cell_numbers, number_in, wrong_columns
 
 SUFFIXES = (".npy", ".csv", ".parquet")
 FEW = 4
@@ -35,9 +36,9 @@ def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None
 
     Args:
         path: .npy (one 2-D array), .csv (commas; see `first_line`) or .parquet. Empty cells are NaN.
-        text: names of columns of a .csv that hold strings, which are taken as they are written, "NA" included. An empty
-            cell is NaN, as pandas reads it, or the mapping's value for the column. With this argument the first line is
-            always a header, and spaces after a comma belong to the cell.
+        text: names of columns of a .csv that hold strings, or dates that `read_dates` is to read. They are taken as
+            they are written, "NA" included. An empty cell is NaN, as pandas reads it, or the mapping's value for the
+            column. With this argument the first line is always a header, and spaces after a comma belong to the cell.
         names: of columns that are looked for.
 
     Raises:
@@ -53,6 +54,30 @@ def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None
     if suffix == ".csv":
         return _read_csv(path, text, names)
     return _read_npy(path) if suffix == ".npy" else _read_parquet(path)
+
+
+def read_dates(
+    table: pd.DataFrame, path: Path, zones: Mapping[str, str | None], refused: dict[int, str] | None = None
+) -> None:
+    """Put dates in place of the strings that `read_table` has read from a .csv in columns of dates.
+
+    Args:
+        table: the content of the file.
+        path: the file; one that is not a .csv has dates already.
+        zones: the columns' time zones, by name, None for one without.
+        refused: gets the reason for each row with another cell, which then is NaT; see `tables.dates.written_dates`.
+
+    Raises:
+        TableError: cells are not dates, and `refused` is not given.
+    """
+    wrong = dict[Any, WrongColumn]()
+    for name in (name for name in zones if name in table.columns and path.suffix.lower() == ".csv"):
+        try:
+            table[name] = written_dates(table[name].tolist(), zones[name], name, refused)
+        except WrongCell as error:
+            wrong[name] = error
+    if wrong:
+        raise TableError(f"{path}: {wrong_columns(wrong)}")
 
 
 def first_line(path: Path, names: Sequence[str] = (), *, text: bool = False) -> FirstLine:

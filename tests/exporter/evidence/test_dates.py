@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from tests.exporter.dated import NAT, DayNumber, fitted, orders
-from triton_regressors import ExportError, export
+from triton_regressors import ExportError, RowsError, export
+from triton_regressors.commands.model_file import read_rows
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.sample import take_rows
-from triton_regressors.exporter.lowering.input_columns import Profile
+from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.lower import lower
-from triton_regressors.kernels.format.inputs import DateColumn
-from triton_regressors.tables.dates import UNITS
+from triton_regressors.kernels.format.inputs import DateColumn, Inputs
+from triton_regressors.tables.dates import UNITS, column_dates
 
 KINDS = [("s", None), ("ms", "UTC"), ("us", "Europe/Berlin"), ("ns", None)]
 
@@ -120,6 +123,29 @@ def test_a_float32_sample_with_dates() -> None:
     assert list(made.inputs.dates) == [1]
 
 
+def test_dates_beside_strings_and_whole_numbers() -> None:
+    table = orders(400).assign(city=["Bonn", "Ulm"] * 200, code=2**53 + 1 + 2 * np.arange(400) % 50)
+    target = np.random.default_rng(0).normal(size=400)
+    encoders = make_column_transformer(
+        (DayNumber(), ["ordered"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["city", "code"]),
+        remainder="passthrough",
+    )
+    made = compile_estimator(make_pipeline(encoders, Ridge()).fit(table, target), sample=table)
+    assert made.report.within
+    assert made.inputs.columns() == {"X": (0, 2), "integers": (1, 4), "onehotencoder": (3,)}
+    assert list(made.inputs.dates) == [1]
+    assert made.inputs.coded == [4, 3]
+
+
+def test_whole_numbers_join_the_dates_in_their_tensor() -> None:
+    dated = with_integers(Inputs.plain(3), [1], {1: DateColumn("s")})
+    both = with_integers(dated, [0])
+    assert both.columns() == {"X": (2,), "integers": (0, 1)}
+    assert both.integers.dates == (None, DateColumn("s"))
+    assert with_integers(Inputs.plain(3), [0]).integers.dates is None
+
+
 def test_the_profile_the_interval_and_the_count() -> None:
     table, held_out, later = (orders(300, seed=seed) for seed in range(3))
     target = fitted(table).predict(held_out) + np.random.default_rng(0).normal(size=300)
@@ -150,6 +176,25 @@ def test_dates_are_drawn_by_their_location_and_scale() -> None:
     rows = take_rows(Oracle(model, lowered.profile, ("y",)), lowered, None)
     assert abs(rows.X[:, 1].mean() - 1e15) < 1e11
     assert (rows.X[:, 1] % 10**6 == 0).all()
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_files_of_rows(tmp_path: Path, zone: str | None) -> None:
+    table = orders(zone=zone)
+    model = fitted(table)
+    table.loc[3, "ordered"] = pd.NaT
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    table.to_parquet(tmp_path / "rows.parquet")
+    for file in ("rows.csv", "rows.parquet"):
+        found = read_rows(tmp_path / file, model)
+        np.testing.assert_array_equal(column_dates(found["ordered"], zone), column_dates(table["ordered"], zone))
+        X = compile_estimator(fitted(table.dropna(), trees=True), sample=found).sample.X
+        assert np.isnan(X[:, 1]).tolist() == table["ordered"].isna().tolist()
+    (tmp_path / "rows.csv").write_text("price,ordered,weight\n1,31.01.2026,2\n")
+    with pytest.raises(
+        RowsError, match=r"rows\.csv: The table's column 'ordered' must be dates: it holds '31.01.2026'"
+    ):
+        read_rows(tmp_path / "rows.csv", model)
 
 
 def test_what_a_lowering_may_note() -> None:

@@ -14,7 +14,9 @@ from triton_regressors import export
 from triton_regressors.batching import Batching
 from triton_regressors.errors import TritonRegressorsError
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.publish.config import ServingOptions
+from triton_regressors.exporter.publish.config import ServingOptions, for_next_version, make_config
+from triton_regressors.kernels.format.columns_digest import columns_digest
+from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput
 from triton_regressors.model_config import from_pbtxt
 
 MODEL = Ridge().fit(np.eye(4)[:3], np.arange(3.0))
@@ -101,3 +103,25 @@ def test_the_record_alone() -> None:
         "max_batch_size: 8 dynamic_batching { preferred_batch_size: 4 preserve_ordering: true "
         "max_queue_delay_microseconds: 9 }"
     )
+
+
+def test_clients_are_told_of_the_newest_version_s_dates() -> None:
+    def made(zone: str | None, *, dated: bool = True) -> Any:
+        dates = (None, DateColumn("s", zone)) if dated else None
+        integers = IntegerInput((0, 1), ((), ()), (False, False), dates)
+        return make_config("orders", Inputs(2, (), integers=integers), {"y": 1}, ServingOptions())
+
+    plain, naive, zoned = made(None, dated=False), made(None), made("Asia/Tokyo")
+    assert "dates" not in plain.parameters
+    assert naive.parameters["dates"].string_value == '{"integers": [{"column": 1, "unit": "ns", "zone": null}]}'
+    assert for_next_version(naive, zoned).parameters["dates"] == zoned.parameters["dates"]
+    assert for_next_version(plain, naive).parameters["dates"] == naive.parameters["dates"]
+    assert "dates" not in for_next_version(naive, plain).parameters
+    digests = {
+        columns_digest({name: value.string_value for name, value in config.parameters.items()})
+        for config in (plain, naive, zoned)
+    }
+    assert len(digests) == 3
+    assert (
+        columns_digest({"columns": "a", "categories": "b"}) == "3554d2b8a1e34099053865de8576d146"
+    )  # as entries without dates have it
