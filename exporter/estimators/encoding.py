@@ -120,7 +120,7 @@ def _guard_unknown(encoder: Any, categories: list[np.ndarray], x: Value, builder
     """
     codes = []
     for feature, numbers in enumerate(categories):
-        if _are_strings(encoder.categories_[feature]) or _are_large(encoder.categories_[feature]):
+        if are_strings(encoder.categories_[feature]) or are_large(encoder.categories_[feature]):
             refuse_unknown(builder, x, feature)
         codes.append(_codes(feature, numbers, np.zeros(len(numbers)), np.nan))
     builder.guard(lookup(builder, x, codes, summed=True))
@@ -136,22 +136,10 @@ def _codes(column: int, categories: np.ndarray, values: np.ndarray, unknown: flo
 
 def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
     """Return each feature's categories as float64, strings as their numbers, and record their location."""
-    found = []
-    for feature, categories in enumerate(encoder.categories_):
-        if _are_strings(categories):
-            found.append(number_strings(builder, encoder, x, feature, categories.tolist()))
-            continue
-        kinds = sorted({type(category).__name__ for category in categories.tolist() if category is not None})
-        if not set(kinds) <= {"int", "float", "bool"}:
-            what = f"{builder.profile.called(x.features, feature)} has categories of type {' and '.join(kinds)}"
-            raise builder.refuse(encoder, f"{what}; supported: numbers, or strings")
-        if _are_large(categories):
-            found.append(number_integers(builder, encoder, x, feature, categories))
-            continue
-        numbers = categories if categories.dtype.kind in "iub" else categories.astype(np.float64)
-        if x.features:
-            builder.profile.note_choices(x.features[feature], numbers[numbers == numbers])
-        found.append(categories.astype(np.float64))
+    found = [
+        category_numbers(builder, encoder, x, feature, categories)
+        for feature, categories in enumerate(encoder.categories_)
+    ]
     known = [categories[~np.isnan(categories)] for categories in found]
     spread = [values.std() if len(values) else 0.0 for values in known]
     builder.profile.note_scale(
@@ -162,12 +150,28 @@ def _categories(encoder: Any, x: Value, builder: Builder) -> list[np.ndarray]:
     return found
 
 
-def _are_strings(categories: np.ndarray) -> bool:
+def category_numbers(builder: Builder, encoder: Any, x: Value, column: int, categories: np.ndarray) -> np.ndarray:
+    """Return the categories of a column of `x` as float64, strings as their numbers in the plan, and record them."""
+    if are_strings(categories):
+        return number_strings(builder, encoder, x, column, categories.tolist())
+    kinds = sorted({type(category).__name__ for category in categories.tolist() if category is not None})
+    if not set(kinds) <= {"int", "float", "bool"}:
+        what = f"{builder.profile.called(x.features, column)} has categories of type {' and '.join(kinds)}"
+        raise builder.refuse(encoder, f"{what}; supported: numbers, or strings")
+    if are_large(categories):
+        return number_integers(builder, encoder, x, column, categories)
+    numbers = categories if categories.dtype.kind in "iub" else categories.astype(np.float64)
+    if x.features:
+        builder.profile.note_choices(x.features[column], numbers[numbers == numbers])
+    return categories.astype(np.float64)
+
+
+def are_strings(categories: np.ndarray) -> bool:
     """Return whether a feature's categories are strings; a missing value may be among them."""
     return categories.dtype.kind in "UT" or any(isinstance(category, str) for category in categories.tolist())
 
 
-def _are_large(categories: np.ndarray) -> bool:
+def are_large(categories: np.ndarray) -> bool:
     """Return whether a feature's categories are whole numbers, some of them too large for float64 to hold exactly."""
     return categories.dtype.kind in "iu" and bool((np.abs(categories.astype(np.float64)) >= EXACT).any())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from sklearn.preprocessing import FunctionTransformer
@@ -23,8 +24,10 @@ def written(estimator: Any) -> str:
 
 
 def feature_names(estimator: Any) -> list[str] | None:
-    """Return the names of the columns that the estimator was fitted on, if they had any."""
+    """Return the names of the columns that the estimator was fitted on, if they had any; numbers are no names."""
     names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and any(isinstance(name, Integral) for name in names):
+        return None
     if names is not None:
         return [str(name) for name in names]
     if hasattr(estimator, "feature_names_"):
