@@ -38,7 +38,7 @@ def trace_own_code(estimator: Any, x: Value, builder: Builder, method: str, why:
     names = x.names or tuple(getattr(estimator, "feature_names_in_", ()))
     base = registered_base(estimator, method)
     try:
-        with answering_cells(base, method):
+        with answering_cells(estimator, base, method):
             return lower_function(
                 getattr(inside, method), estimator, x, builder, names, getattr(estimator, method), method
             )

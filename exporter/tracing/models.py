@@ -73,8 +73,8 @@ class TracedModel:
 
 
 @contextlib.contextmanager
-def answering_cells(base: type | None, method: str) -> Iterator[None]:
-    """Have a base class's method take cells, as a subclass calls it by `super()`: it is that of a fitted `base`."""
+def answering_cells(estimator: Any, base: type | None, method: str) -> Iterator[None]:
+    """Have a base class's method take cells, as an estimator's class calls it by `super()`: that of a fitted `base`."""
     owner = next((cls for cls in (base.__mro__ if base else ()) if method in vars(cls)), None)
     if base is None or owner is None:
         yield
@@ -85,7 +85,7 @@ def answering_cells(base: type | None, method: str) -> Iterator[None]:
     def answer(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if not holds_cells(X):
             return original(self, X, *args, **kwargs)
-        plain = copy.copy(self)
+        plain = copy.copy(estimator)
         plain.__class__ = base
         return getattr(TracedModel(plain, base.__name__), method)(X)
 

@@ -235,7 +235,7 @@ def test_peers_are_asked_rows_rounded_to_float32_and_held_to_the_answers_to_thes
 
     monkeypatch.setitem(peers.PEERS, "peer", peer)
     assert max(found["float64"] for found in peers.ask("peer", case.name).values()) < 1e-5
-    numbers = rounded.select_dtypes("number").to_numpy() if case.strings else rounded
+    numbers = rounded.select_dtypes("number").to_numpy() if case.tabular else rounded
     assert numbers.dtype == np.float64
     np.testing.assert_array_equal(numbers, numbers.astype(np.float32))
 

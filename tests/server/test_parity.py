@@ -20,7 +20,7 @@ AS_EXPORTED = (
 """Cases served as the very entries that `export` writes: one of each operation and of each number of outputs."""
 
 
-OF_STRINGS = [name for name, case in CASES.items() if case.strings]
+OF_STRINGS = [name for name, case in CASES.items() if case.tabular]
 OF_NUMBERS = [name for name in CASES if name not in OF_STRINGS]
 
 

@@ -24,7 +24,7 @@ SEQUENCE_BLOCK = 1024
 SUMMED_LOOKUPS = 32
 """The most lookups that a program sums at a time."""
 
-EXPRESSION_BLOCK, EXPRESSION_WARPS = 512, 8
+EXPRESSION_BLOCK, EXPRESSION_WARPS = 256, 4
 """Numbers and warps of a program that evaluates an expression: with few for a thread, long code compiles sooner."""
 
 LAUNCH_GROUPS, LAUNCH_INSTRUCTIONS = 32, 200

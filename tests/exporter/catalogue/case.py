@@ -30,7 +30,7 @@ class Case:
     def fitted(self) -> tuple[Any, Any]:
         """Return the fitted estimator and rows like those it was fitted on; the same ones at each call.
 
-        They are a float64 matrix, or a DataFrame where columns are strings.
+        They are a float64 matrix, or a DataFrame where columns are strings or dates.
         """
         return _fitted(self.name)
 
@@ -39,6 +39,12 @@ class Case:
         """Return whether the estimator reads columns of strings."""
         X = self.data()[0]
         return isinstance(X, pd.DataFrame) and any(map(_are_strings, X.dtypes))
+
+    @property
+    def tabular(self) -> bool:
+        """Return whether the estimator reads columns that a matrix of numbers does not hold: strings or dates."""
+        X = self.data()[0]
+        return self.strings or (isinstance(X, pd.DataFrame) and any(dtype.kind == "M" for dtype in X.dtypes))
 
     def expected(self) -> dict[str, np.ndarray]:
         """Return scikit-learn's own answers to those rows, float64 `[rows, width]` for each output."""
@@ -49,7 +55,7 @@ class Case:
         estimator, _ = self.fitted()
         X: Any = rows
         fitted_on = self.data()[0]
-        if isinstance(fitted_on, pd.DataFrame) and not self.strings:
+        if isinstance(fitted_on, pd.DataFrame) and not self.tabular:
             X = pd.DataFrame(X, columns=fitted_on.columns)
         answers = self.ask(estimator, X)
         if self.family == "std":
@@ -64,7 +70,7 @@ def _fitted(name: str) -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # small data: fits that do not converge predict all the same
         estimator = case.after_fit(clone(case.estimator).fit(X, y))
-    return estimator, table_like(X) if case.strings else rows_like(np.asarray(X, dtype=np.float64))
+    return estimator, table_like(X) if case.tabular else rows_like(np.asarray(X, dtype=np.float64))
 
 
 @functools.cache
@@ -76,7 +82,7 @@ def _are_strings(dtype: Any) -> bool:
     """Return whether a column holds strings, or pandas' categories that are strings."""
     if isinstance(dtype, pd.CategoricalDtype):
         return not pd.api.types.is_numeric_dtype(dtype.categories)
-    return bool(pd.api.types.is_object_dtype(dtype))
+    return isinstance(dtype, pd.StringDtype) or bool(pd.api.types.is_object_dtype(dtype))
 
 
 def rows_like(X: np.ndarray) -> np.ndarray:

@@ -522,3 +522,30 @@ class TwoRegimes(RegressorMixin, BaseEstimator):
 
     def predict(self, X):
         return np.where(X[:, 0] < 2, self.models_["low"].predict(X), self.models_["high"].predict(X))
+
+
+@regressor(matrix)
+class CappedForest(RandomForestRegressor):
+    def predict(self, X):
+        return np.minimum(super().predict(X), 12.0)
+
+
+def to_logs(y):
+    return np.log(y + 5)
+
+
+def from_logs(z):
+    return np.exp(z) - 5
+
+
+@function(houses)
+def local_hours(df):
+    sold = df["sold"].dt
+    return pd.DataFrame(
+        {
+            "hour": sold.hour,
+            "weekday": sold.weekday,
+            "month_end": sold.is_month_end,
+            "days": (df["sold"].dt.tz_localize(None) - df["listed"]).dt.days,
+        }
+    )
