@@ -188,7 +188,7 @@ def _asks(operation: Operation) -> dict[int, np.ndarray] | None:
     """Return, for each column, an operation's inclusive thresholds; None if it does more than compare with them."""
     match operation:
         case TreeEnsemble() if not (operation.flags & CATEGORICAL > 0).any():
-            feature, threshold = operation.feature, operation.threshold
+            feature, threshold = operation.feature, _unrounded(operation.threshold)
         case SymmetricTrees():
             feature, threshold = operation.feature, operation.threshold
         case Piecewise() if not operation.coefficients[:, :, 1:].any():
@@ -197,6 +197,16 @@ def _asks(operation: Operation) -> dict[int, np.ndarray] | None:
         case _:
             return None
     return {column: np.unique(threshold[feature == column]) for column in np.unique(feature[feature >= 0]).tolist()}
+
+
+def _unrounded(threshold: np.ndarray) -> np.ndarray:
+    """Return the largest numbers that do not exceed a threshold when they are rounded to float32, if it is float32."""
+    if threshold.dtype != np.float32:
+        return threshold
+    with np.errstate(over="ignore"):
+        middle = (threshold.astype(np.float64) + np.nextafter(threshold, np.float32(np.inf))) / 2
+        stays = middle.astype(np.float32) <= threshold  # a tie is rounded to an even number
+    return np.where(stays, middle, np.nextafter(middle, -np.inf))
 
 
 def _table(function: Function, readers: _Readers) -> Operation | None:

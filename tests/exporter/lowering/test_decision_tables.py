@@ -20,6 +20,7 @@ from sklearn.preprocessing import (
     SplineTransformer,
     StandardScaler,
 )
+from sklearn.tree import DecisionTreeRegressor
 
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
@@ -56,6 +57,13 @@ TRANSFORMERS = {
 def test_training_rows_are_answered_as_the_estimator_answers_them(name):
     X, y = training_rows()
     model = make_pipeline(clone(TRANSFORMERS[name]), clone(BOOSTER)).fit(X, y)
+    assert compile_estimator(model, sample=X).report.within
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_trees_that_round_to_float32_are_answered_as_the_estimator_answers_them(name):
+    X, y = training_rows()
+    model = make_pipeline(clone(TRANSFORMERS[name]), DecisionTreeRegressor(random_state=0)).fit(X, y)
     assert compile_estimator(model, sample=X).report.within
 
 
