@@ -27,7 +27,7 @@ from triton_regressors.tables.values import is_missing
 
 INSTEAD = (
     "Or keep the step in front of the client: export the steps behind it, pipeline[k:], and send "
-    "pipeline[:k].transform(rows) (docs/own_steps.md)"
+    "pipeline[:k].transform(rows) (docs/own_code.md)"
 )
 
 
@@ -46,6 +46,8 @@ def trace_own_code(estimator: Any, x: Value, builder: Builder, method: str, why:
         raise builder.refuse(estimator, "it is not fitted; call fit first") from error
     except NotTraced as error:
         reason, _, instead = why.partition(". ")
+        if not names and not len(builder.profile.dtypes):
+            instead = f"If it takes a DataFrame, give one as sample (--sample). {instead}"
         said = f"{reason}, and {error}. {instead}" if _is_users(type(estimator)) else why
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {said}") from error
 

@@ -146,18 +146,20 @@ def _columns_taken(profile: Profile, kept: Collection[str]) -> Collection[int]:
 
 
 @in_one_sentence
-def written_columns(estimator: Any) -> tuple[dict[str, Any], dict[str, str | None]]:
+def written_columns(estimator: Any, table: Any | None = None) -> tuple[dict[str, Any], dict[str, str | None]]:
     """Return the columns that a fitted estimator reads as strings, and those that it reads as dates, by name.
+
+    Own code in the estimator tells neither: a `table` then says which columns look like strings or dates.
 
     Each column of strings has the value of an empty cell: "" if that is a category of the column, otherwise the missing
     value that the estimator was fitted with: None, or NaN, as pandas reads it. Each column of dates has its time zone,
     or None. Both are empty if the estimator's columns have no names.
     The estimator is lowered for this: nothing else tells a column of strings from one of numbers written as strings.
     """
-    names = feature_names(estimator)
+    names = table_names(estimator, table)
     if names is None:
         return {}, {}
-    profile = _lower(estimator, None, ()).profile
+    profile = _lower(estimator, table, ()).profile
     text = profile.text
     strings = {names[column]: "" if "" in text.known(column) else text.missing(column) for column in text.columns()}
     return strings, {names[column]: date.zone for column, date in profile.dates.items()}

@@ -83,7 +83,7 @@ def _way_out(estimator: Any) -> str:
         return _write(name)
     return (
         "Keep the step in front of the client: export the steps behind it, pipeline[k:], and send "
-        "pipeline[:k].transform(rows) (docs/own_steps.md), or write a lowering under "
+        "pipeline[:k].transform(rows) (docs/own_code.md), or write a lowering under "
         f"@triton_regressors.lowers({name})."
     )
 

@@ -105,16 +105,21 @@ def read_rows(path: Path, estimator: Any) -> Any:
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
-        from triton_regressors.exporter.lowering.estimator import feature_names
+        from triton_regressors.exporter.errors import ExportError
+        from triton_regressors.exporter.lowering.estimator import feature_names, table_names
         from triton_regressors.exporter.lowering.lower import written_columns
         from triton_regressors.tables.errors import raised_as
-        from triton_regressors.tables.files import read_dates, read_table
+        from triton_regressors.tables.files import read_dates, read_table, read_typed
         from triton_regressors.tables.frames import has_names
-    names = feature_names(estimator)
     with raised_as(RowsError):
+        typed = read_typed(path) if path.suffix.lower() == ".csv" and path.is_file() else None
+        names = table_names(estimator, typed)
         if names is None:
             return read_table(path)
-        strings, zones = written_columns(estimator)
+        try:
+            strings, zones = written_columns(estimator, None if feature_names(estimator) else typed)
+        except ExportError:  # of own code, whose columns no fit describes
+            strings, zones = written_columns(estimator, typed)
         table = read_table(path, {**strings, **dict.fromkeys(zones, float("nan"))} or None, names)
         if zones and has_names(table):
             read_dates(table, path, zones)

@@ -56,6 +56,20 @@ def read_table(path: Path, text: Mapping[str, Any] | Iterable[str] | None = None
     return _read_npy(path) if suffix == ".npy" else _read_parquet(path)
 
 
+def read_typed(path: Path) -> Any:
+    """Return the content of a .csv with the types that its cells suggest: numbers, dates in ISO 8601, or strings.
+
+    Raises:
+        TableError: the file cannot be read, or its header has a name twice.
+    """
+    table = read_table(path)
+    for name in table.columns:
+        if holds_objects(table[name]):
+            with suppress(ValueError, TypeError):  # strings
+                table[name] = pd.to_datetime(table[name], format="ISO8601")
+    return table
+
+
 def read_dates(
     table: pd.DataFrame, path: Path, zones: Mapping[str, str | None], refused: dict[int, str] | None = None
 ) -> None:

@@ -100,7 +100,7 @@ LINE = (
 )
 IN_FRONT = (
     "Or keep the step in front of the client: export the steps behind it, pipeline[k:], and send "
-    "pipeline[:k].transform(rows) (docs/own_steps.md)."
+    "pipeline[:k].transform(rows) (docs/own_code.md)."
 )
 CLASS = "Or make it a transformer class with a lowering of its own under @triton_regressors.lowers_inverse."
 REGRESSOR = "Give a regressor, or a Pipeline that ends in one."
@@ -191,7 +191,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: make_pipeline(MyScaler(), Ridge()).fit(X, y),
         f"MyScaler (step 'myscaler'): no lowering is registered for it (its class is {__name__}.MyScaler), and "
         f"{LINE} Keep the step in front of the client: export the steps behind it, pipeline[k:], and send "
-        "pipeline[:k].transform(rows) (docs/own_steps.md), or write a lowering under "
+        "pipeline[:k].transform(rows) (docs/own_code.md), or write a lowering under "
         "@triton_regressors.lowers(MyScaler).",
     ),
     "transformer of targets": (

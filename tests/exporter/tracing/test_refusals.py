@@ -145,7 +145,7 @@ def test_the_error_of_an_export_names_step_line_and_ways_out() -> None:
     assert message.startswith(
         "Cannot export FunctionTransformer (step 'functiontransformer'): its func cannot be exported: line "
     )
-    assert "docs/own_steps.md" in message
+    assert "docs/own_code.md" in message
 
 
 class Renamed(TransformerMixin, BaseEstimator):
