@@ -99,7 +99,8 @@ class Algebra:
         if isinstance(value, bool | np.bool_):
             return self.graph.constant(float(value), Kind(BOOLEAN))
         if isinstance(value, np.timedelta64 | datetime.timedelta):
-            return self.graph.constant(_microseconds(pd.Timedelta(value)), Kind(DURATION))
+            delta = pd.Timedelta(value)
+            return self.graph.constant(_microseconds(delta), Kind(DURATION, getattr(delta, "unit", "ns")))
         if isinstance(value, np.datetime64 | datetime.date):
             return self._date(pd.Timestamp(value), beside)
         if isinstance(value, np.generic):
@@ -119,7 +120,8 @@ class Algebra:
         zone = None if stamp.tzinfo is None else str(stamp.tzinfo)
         if beside is not None and beside.name == DATE and (zone is None) != (beside.zone is None):
             raise Untraceable("it compares a date that has a time zone with one that has none")
-        return self.graph.constant(microseconds_of(stamp), Kind(DATE, "us", beside.zone if beside else zone))
+        unit = getattr(stamp, "unit", "ns")
+        return self.graph.constant(microseconds_of(stamp), Kind(DATE, unit, beside.zone if beside else zone))
 
     # Functions of one value
 
@@ -277,28 +279,31 @@ class Algebra:
 
     def _times(self, name: str, x: Expression, y: Expression) -> Expression:
         """Return an operation on dates and durations."""
-        kinds = (x.kind.name, y.kind.name)
+        kinds, unit = (x.kind.name, y.kind.name), finer(x.kind, y.kind)
+        duration = Kind(DURATION, unit)
         if name in COMPARISONS and kinds in ((DATE, DATE), (DURATION, DURATION)):
             self._check_zones(x, y)
             return self._make(name, x, y, kind=BOOLEAN)
         if name == "subtract" and kinds == (DATE, DATE):
             self._check_zones(x, y)
-            return self._make("subtract", x, y, kind=DURATION)
+            return self.graph.make("subtract", x, y, kind=duration)
         if name in ("add", "subtract") and kinds == (DATE, DURATION):
             return self.graph.make(name, x, y, kind=x.kind)
         if name == "add" and kinds == (DURATION, DATE):
             return self.graph.make("add", y, x, kind=y.kind)
         if name in ("add", "subtract", "minimum", "maximum", "fmin", "fmax") and kinds == (DURATION, DURATION):
-            return self._make(name, x, y, kind=DURATION)
+            return self.graph.make(name, x, y, kind=duration)
         if name in ("minimum", "maximum", "fmin", "fmax") and kinds == (DATE, DATE):
             self._check_zones(x, y)
             return self.graph.make(name, x, y, kind=x.kind)
         if name in ("divide", "floor_divide") and kinds == (DURATION, DURATION):
+            if unit == "ns" and name == "divide":  # pandas divides nanoseconds, which float64 rounds
+                x, y = (self._make("multiply", each, self.expression(1000.0), kind=FLOAT) for each in (x, y))
             return self._make(name, x, y, kind=FLOAT)
         if name in ("multiply",) and DURATION in kinds and (x.kind.number or y.kind.number):
-            return self._make(name, x, y, kind=DURATION)
+            return self.graph.make(name, x, y, kind=duration)
         if name == "divide" and kinds[0] == DURATION and y.kind.number:
-            return self._make("trunc", self._make(name, x, y, kind=FLOAT), kind=DURATION)
+            return self.graph.make("trunc", self._make(name, x, y, kind=FLOAT), kind=duration)
         raise Untraceable(f"it computes {name} of {' and '.join(kinds)} values")
 
     def _check_zones(self, x: Expression, y: Expression) -> None:
@@ -394,6 +399,15 @@ def microseconds_of(stamp: Any) -> float:
     if stamp is pd.NaT:
         return math.nan
     return float(stamp.as_unit("ns").value // 1000)
+
+
+UNITS = ("s", "ms", "us", "ns")
+"""The units of dates and durations, each finer than the one before."""
+
+
+def finer(*kinds: Kind) -> str:
+    """Return the finest unit of some dates and durations."""
+    return max((kind.unit or "s" for kind in kinds if kind.name in (DATE, DURATION)), key=UNITS.index)
 
 
 def _microseconds(delta: Any) -> float:

@@ -212,8 +212,10 @@ class Dates:
     # Durations
 
     def total_seconds(self) -> Expression:
-        """Return nanoseconds / 10⁹ in float64, as pandas divides."""
-        nanoseconds = self._op("multiply", self._value, 1000, kind=FLOAT)
+        """Return the count of the duration's unit divided by that of a second, as pandas divides."""
+        if self._value.kind.unit != "ns":
+            return self._op("divide", self._value, SECOND, kind=FLOAT)
+        nanoseconds = self._op("multiply", self._value, 1000, kind=FLOAT)  # float64 rounds these
         return self._op("divide", nanoseconds, 1e9, kind=FLOAT)
 
     def days(self) -> Expression:
@@ -271,14 +273,14 @@ def zone_offsets(zone: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a zone's offsets from UTC: the instants at which one begins, and the offsets before and from these.
 
     Both are in microseconds; the offsets are one more than the instants. The instants lie between 1677 and 2263, the
-    range of nanosecond timestamps.
+    range of nanosecond timestamps. They are those of the pandas that is installed: versions before 3 know no summer
+    time after 2037.
     """
-    info = zoneinfo.ZoneInfo(zone)
     hours = pd.date_range(f"{FIRST_YEAR}-09-22", "2262-04-11", freq="12h", tz="UTC", unit="s")
     seconds = hours.asi8
 
     def offset(moments: np.ndarray) -> np.ndarray:
-        local = pd.DatetimeIndex(moments.astype("datetime64[s]"), tz="UTC").tz_convert(info).tz_localize(None)
+        local = pd.DatetimeIndex(moments.astype("datetime64[s]"), tz="UTC").tz_convert(zone).tz_localize(None)
         found: np.ndarray = local.as_unit("s").asi8 - moments
         return found
 
