@@ -212,11 +212,8 @@ class Dates:
     # Durations
 
     def total_seconds(self) -> Expression:
-        """Return the count of the duration's unit divided by that of a second, as pandas divides."""
-        if self._value.kind.unit != "ns":
-            return self._op("divide", self._value, SECOND, kind=FLOAT)
-        nanoseconds = self._op("multiply", self._value, 1000, kind=FLOAT)  # float64 rounds these
-        return self._op("divide", nanoseconds, 1e9, kind=FLOAT)
+        """Return the float64 nearest to the seconds, as pandas does from version 3 on."""
+        return self._op("divide", self._value, SECOND, kind=FLOAT)
 
     def days(self) -> Expression:
         """Return whole days of a duration, rounded down."""
