@@ -49,7 +49,7 @@ def table_names(estimator: Any, sample: Any | None) -> list[str] | None:
         return names
     first = _first_part(estimator)
     kept = hasattr(first, "n_features_in_") or not (takes_own_code(first) or isinstance(first, FunctionTransformer))
-    return None if kept else [str(name) for name in sample.columns]
+    return None if kept or sample is None else [str(name) for name in sample.columns]
 
 
 def _first_part(estimator: Any) -> Any:

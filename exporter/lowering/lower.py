@@ -14,7 +14,7 @@ from triton_regressors.exporter.boosters import fitted
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.builder import Builder
 from triton_regressors.exporter.lowering.decision_tables import tabulate
-from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, feature_names, table_names
+from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, table_names
 from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.memory import hand_back
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
@@ -101,10 +101,10 @@ def _lower(
         raise builder.refuse(
             estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
         )
-    known = {id(estimator): outputs["y"]}
+    answered = {id(estimator): outputs["y"]}
     for end, model in zip(ENDS, quantiles, strict=False):
         with builder.at(end):
-            outputs[end] = known[id(model)] if id(model) in known else builder.lower(model, builder.input)
+            outputs[end] = answered[id(model)] if id(model) in answered else builder.lower(model, builder.input)
     try:
         plan = builder.plan(outputs)
         plan, left = tabulate(plan, builder.functions)

@@ -111,9 +111,11 @@ class Algebra:
             if value.dtype.kind == "f":
                 return self.graph.constant(float(value), Kind(FLOAT))
         if isinstance(value, int):  # Python's numbers take the type of what stands beside them
-            return self.graph.constant(_whole(value), Kind(beside.name if _weak(beside, INTEGER) else INTEGER))
+            float_beside = beside is not None and beside.name in (FLOAT, SINGLE)
+            return self.graph.constant(_whole(value), Kind(beside.name if beside and float_beside else INTEGER))
         if isinstance(value, float):
-            return self.graph.constant(value, Kind(SINGLE if _weak(beside, FLOAT) else FLOAT))
+            single_beside = beside is not None and beside.name == SINGLE
+            return self.graph.constant(value, Kind(SINGLE if single_beside else FLOAT))
         raise Untraceable(f"it computes with a value of type {type(value).__name__}")
 
     def _date(self, stamp: pd.Timestamp, beside: Kind | None) -> Expression:
@@ -412,13 +414,6 @@ def finer(*kinds: Kind) -> str:
 
 def _microseconds(delta: Any) -> float:
     return math.nan if delta is pd.NaT else float(delta.as_unit("ns").value / 1000)
-
-
-def _weak(beside: Kind | None, own: str) -> bool:
-    """Return whether a Python number takes the kind beside it: an integer that of any float, a float only float32."""
-    if beside is None:
-        return False
-    return beside.name in (FLOAT, SINGLE) if own == INTEGER else beside.name == SINGLE
 
 
 def _whole(value: int) -> float:

@@ -90,7 +90,7 @@ class Cell:
             "it takes a cell's value as a Python number", "Use functions of numpy, such as numpy.log for math.log"
         )
 
-    __int__ = __index__ = __complex__ = __float__  # type: ignore[assignment]
+    __int__ = __index__ = __complex__ = __float__
 
     def __str__(self) -> str:
         raise Untraceable("it makes text of a number")
@@ -148,8 +148,8 @@ for _operator, _name in OPERATORS.items():
     setattr(Cell, f"__r{_operator}__", _binary(_name, reflected=True))
 for _operator, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():
     setattr(Cell, f"__{_operator}__", _binary(_name))
-Cell.__eq__ = _binary("equal")  # type: ignore[method-assign, assignment]
-Cell.__ne__ = _binary("not_equal")  # type: ignore[method-assign, assignment]
+Cell.__eq__ = _binary("equal")  # type: ignore[method-assign]
+Cell.__ne__ = _binary("not_equal")  # type: ignore[method-assign]
 for _operator, _name in {"neg": "negative", "abs": "absolute", "invert": "bitwise_not", "pos": "positive"}.items():
     setattr(Cell, f"__{_operator}__", _unary(_name))
 
@@ -236,7 +236,8 @@ class Cells(np.ndarray):
         plain = self.view(np.ndarray)
         first, *rest = key if isinstance(key, tuple) else (key,)
         if holds_cells(first):
-            target = plain[(slice(None), *rest)] if rest else plain
+            columns = (slice(None), *rest)
+            target = plain[columns] if rest else plain
             mask = first if np.ndim(first) == np.ndim(target) else np.asarray(first)[:, None]
             target[...] = mapped(algebra().where, mask, value, target.copy()).view(np.ndarray)
         elif holds_cells(rest):
@@ -244,11 +245,11 @@ class Cells(np.ndarray):
         else:
             plain[key] = _plain(value)
 
-    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the cells as numbers of another type."""
         return cast(self, dtype)
 
-    def item(self, *args: Any) -> Any:  # type: ignore[override]
+    def item(self, *args: Any) -> Any:
         """Return the only cell."""
         return self.view(np.ndarray).item(*args)
 

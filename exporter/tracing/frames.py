@@ -129,7 +129,7 @@ def _put_functions(active: Patches, function: Any, rows: int) -> None:
     frames["to_numeric"] = _of_values(pd.to_numeric, lambda values, *_, **__: values)
     frames["get_dummies"] = _of_values(pd.get_dummies, _no_dummies)
     frames["qcut"] = _of_values(pd.qcut, _refusing("qcut"))
-    replacements = {id(np): Stand(np, arrays), id(pd): Stand(pd, frames)}
+    replacements: dict[int, Any] = {id(np): Stand(np, arrays), id(pd): Stand(pd, frames)}
     for module, others in ((np, arrays), (pd, frames)):
         replacements |= {id(getattr(module, name)): other for name, other in others.items()}
     for names in own_globals(function):
@@ -423,14 +423,11 @@ def _apply_rows(
             raise Untraceable("it applies a function over rows (DataFrame.apply with axis=0)")
         return pd.DataFrame(columns)
     table = unframed(self).view(np.ndarray)
-    rows = [
-        cells.explored(
-            lambda row=row: func(
-                as_cells(row) if raw else pd.Series(row, index=self.columns, dtype=object), *args, **kwargs
-            )
-        )
-        for row in table
-    ]
+
+    def of_row(row: np.ndarray) -> Any:
+        return func(as_cells(row) if raw else pd.Series(row, index=self.columns, dtype=object), *args, **kwargs)
+
+    rows = [cells.explored(functools.partial(of_row, row)) for row in table]
     if isinstance(rows[0], pd.Series):
         return pd.DataFrame([list(row._values) for row in rows], index=self.index, columns=rows[0].index, dtype=object)
     if isinstance(rows[0], list | tuple | np.ndarray):

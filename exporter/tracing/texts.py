@@ -160,10 +160,12 @@ class Texts:
             return expression
         if expression.kind.name == TEXT:
             number = self.number(expression)
-            return number if number.operation in ("leaf", "constant") else replaced(number)
+            found: Expression = number if number.operation in ("leaf", "constant") else replaced(number)
+            return found
         if expression.operation == "text":
             results = [np.nan if _missing(result) else _number(result) for result in self.results(expression)]
-            return replaced(self.table(expression, results))
+            table: Expression = replaced(self.table(expression, results))
+            return table
         arguments = tuple(replaced(each) if isinstance(each, Expression) else each for each in expression.arguments)
         return self._graph.make(expression.operation, *arguments, kind=expression.kind)
 
