@@ -43,8 +43,13 @@ class Case:
     @property
     def tabular(self) -> bool:
         """Return whether the estimator reads columns that a matrix of numbers does not hold: strings or dates."""
+        return self.strings or self.dates
+
+    @property
+    def dates(self) -> bool:
+        """Return whether the table has columns of dates."""
         X = self.data()[0]
-        return self.strings or (isinstance(X, pd.DataFrame) and any(dtype.kind == "M" for dtype in X.dtypes))
+        return isinstance(X, pd.DataFrame) and any(dtype.kind == "M" for dtype in X.dtypes)
 
     def expected(self) -> dict[str, np.ndarray]:
         """Return scikit-learn's own answers to those rows, float64 `[rows, width]` for each output."""

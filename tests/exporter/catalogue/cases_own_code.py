@@ -77,7 +77,8 @@ def in_front(function: Any, strings: tuple[str, ...], last: Any) -> Any:
 
 
 for name, estimator in ARRAYS.items():
-    add(f"own-{name}", "steps", estimator, own_code.matrix)
+    unsized = name.startswith(("class", "regressor")) and not hasattr(estimator, "n_estimators")
+    add(f"own-{name}", "steps", estimator, own_code.matrix, needs_sample=unsized)
 for name, estimator in HOLES.items():
     add(f"own-{name}", "steps", estimator, own_code.holes)
 for name, (function, strings) in TABLES.items():

@@ -26,7 +26,7 @@ from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.model_config import from_pbtxt
 
-STRINGS = [name for name, case in CASES.items() if case.strings]
+STRINGS = [name for name, case in CASES.items() if case.strings and not case.dates]
 
 
 def tensors(X: pd.DataFrame, inputs: Inputs) -> dict[str, np.ndarray]:
