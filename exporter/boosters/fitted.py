@@ -11,9 +11,10 @@ MULTI_QUANTILE = "MultiQuantile:alpha="
 
 
 def column_names(estimator: Any) -> list[str] | None:
-    """Return the names that CatBoost keeps in `feature_names_`, or None; it numbers columns without names."""
+    """Return the names that CatBoost and glum keep in `feature_names_`, or None; they number columns without names."""
     names = getattr(estimator, "feature_names_", None)
-    if not isinstance(names, list) or names == [str(column) for column in range(len(names))]:
+    numbered = range(len(names)) if isinstance(names, list) else ()
+    if not isinstance(names, list) or names in ([f"{prefix}{n}" for n in numbered] for prefix in ("", "_col_")):
         return None
     return names
 
