@@ -22,13 +22,17 @@ def column_names(estimator: Any) -> list[str] | None:
 def width(estimator: Any) -> int:
     """Return the number of features that an estimator states.
 
-    CatBoost's `n_features_in_` is 0 in a loaded model, but its `feature_names_` remain. NGBoost has `n_features`.
+    CatBoost's `n_features_in_` is 0 in a loaded model, but its `feature_names_` remain. NGBoost has `n_features`, and
+    pyGAM a statistic.
 
     Raises:
         AttributeError, TypeError: the estimator states no number.
     """
-    if any(cls.__module__.startswith("ngboost.") for cls in type(estimator).__mro__):
+    modules = {cls.__module__.partition(".")[0] for cls in type(estimator).__mro__}
+    if "ngboost" in modules:
         return int(estimator.n_features)
+    if "pygam" in modules:
+        return int(estimator.statistics_["m_features"])
     return int(estimator.n_features_in_) or len(estimator.feature_names_)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.lowering.builder import Builder, Value
-from triton_regressors.exporter.lowering.pieces import Pieces, add_pieces, note_range
+from triton_regressors.exporter.lowering.pieces import Pieces, add_pieces, first_where, note_range
 from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.kernels.ops.columns.combine import Combine
 
@@ -60,7 +60,8 @@ def lower_gam(gam: Any, x: Value, builder: Builder) -> Value:
 def _tensor(gam: Any, term: Any, coefficients: np.ndarray, x: Value, builder: Builder) -> Value:
     """Return `Σᵢⱼ cᵢⱼ Bᵢ(x₁) Bⱼ(x₂)`, one column."""
     parts: Sequence[Any] = term._terms
-    if len(parts) != 2 or term.by is not None or any(part._name != "spline_term" or part.by is not None for part in parts):
+    plain = all(part._name == "spline_term" and part.by is None for part in parts)
+    if len(parts) != 2 or term.by is not None or not plain:
         raise builder.refuse(gam, "it has a tensor term of other than two splines; supported: two splines")
     first, second = (
         add_pieces(builder, x, [part.feature] * part.n_coefs, _basis(gam, part, x, builder)) for part in parts
@@ -86,21 +87,23 @@ def _basis(gam: Any, term: Any, x: Value, builder: Builder) -> list[Pieces]:
     low, high = np.sort(np.asarray(term.edge_knots_, dtype=np.float64))[[0, -1]]
     order, width = term.spline_order, high - low or 1.0
     part = builder.columns(x, [term.feature])
-    knots = low + width * np.linspace(0, 1, 1 + term.n_splines - order)
+    shares = np.linspace(0, 1, 1 + term.n_splines - order)
+    knots = low + width * shares
+    limits = shares + 1e-9 * (np.arange(len(shares)) == len(shares) - 1) * (order == 0)  # pyGAM's own end of the last
     if term.dtype == "categorical":
         builder.profile.note_choices(part.features[0] if part.features else -1, np.arange(np.ceil(low), high))
     else:
         note_range(builder, part, [low], [high])
-    starts = np.concatenate([[-np.inf], knots])
+    starts = np.concatenate([[-np.inf], first_where(lambda x: (x - low) / width >= limits, len(limits))])
     origins = np.concatenate([knots[:1], knots])
-    steps = np.concatenate([[-1.0], np.diff(knots), [1.0]]) * np.where(np.isfinite(np.append(starts[:1], 0))[0], 1, 1)
+    steps = np.concatenate([[-width], np.diff(knots), [width]])
     terms = order + 1
-    shares = (np.arange(terms) + 0.5) / terms
-    points = origins[:, None] + steps[:, None] * shares
+    inner = (np.arange(terms) + 0.5) / terms
+    points = origins[:, None] + steps[:, None] * inner
     rows = np.ones((points.size, x.width))
     rows[:, term.feature] = points.ravel()
     values = np.asarray(term.build_columns(rows).todense()).reshape(len(starts), terms, -1)
-    scaled = np.linalg.solve(np.vander(shares, terms, increasing=True)[None], values)  # [pieces, terms, splines]
+    scaled = np.linalg.solve(np.vander(inner, terms, increasing=True)[None], values)  # [pieces, terms, splines]
     scaled /= (steps[:, None] ** np.arange(terms))[:, :, None]
     if term.dtype == "categorical":
         scaled[[0, -1]] = 0.0
