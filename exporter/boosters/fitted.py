@@ -22,8 +22,8 @@ def column_names(estimator: Any) -> list[str] | None:
 def width(estimator: Any) -> int:
     """Return the number of features that an estimator states.
 
-    CatBoost's `n_features_in_` is 0 in a loaded model, but its `feature_names_` remain. NGBoost has `n_features`, and
-    pyGAM a statistic.
+    CatBoost's `n_features_in_` is 0 in a loaded model, but its `feature_names_` remain. NGBoost has `n_features`, pyGAM
+    a statistic, and results of statsmodels have a parameter for each.
 
     Raises:
         AttributeError, TypeError: the estimator states no number.
@@ -33,6 +33,8 @@ def width(estimator: Any) -> int:
         return int(estimator.n_features)
     if "pygam" in modules:
         return int(estimator.statistics_["m_features"])
+    if "statsmodels" in modules:
+        return len(estimator.params)
     return int(estimator.n_features_in_) or len(estimator.feature_names_)
 
 

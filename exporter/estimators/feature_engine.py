@@ -296,7 +296,8 @@ def lower_winsorizer(capper: Any, x: Value, builder: Builder) -> Value:
     z = in_place(builder.concatenate(capped), chosen, x, builder)
     if not getattr(capper, "add_indicators", False):
         return z
-    source, functions = [], []
+    source: list[int] = []
+    functions = []
     for column, (low, high) in enumerate(zip(lows, highs, strict=True)):
         if low is not None:
             functions.append(constant_pieces([low], [1.0, 0.0]))
