@@ -19,14 +19,14 @@ setup: $(READY)  ## Create .venv with everything the project needs, the Triton s
 
 # A newer pip than Python 3.11 brings, which takes half the time to choose versions. torch first and alone, so that no
 # other package pulls another build of it; nvidia-pytriton without its dependencies, because only the Triton server
-# inside the wheel is used. Not compiled: Python compiles what is imported, and of 14,000 modules the tests import a
-# quarter.
+# inside the wheel is used, and NGBoost with lifelines and pyGAM, because they exclude releases that they work with. Not
+# compiled: Python compiles what is imported, and of 14,000 modules the tests import a quarter.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0 triton==3.7.1
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt --no-deps nvidia-pytriton
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt --no-deps nvidia-pytriton ngboost lifelines pygam
 	@touch $@
 
 demo: setup  ## Train, export, serve, query, verify and compare batching configurations, on real data

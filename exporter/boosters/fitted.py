@@ -11,9 +11,10 @@ MULTI_QUANTILE = "MultiQuantile:alpha="
 
 
 def column_names(estimator: Any) -> list[str] | None:
-    """Return the names that CatBoost keeps in `feature_names_`, or None; it numbers columns without names."""
+    """Return the names that CatBoost and glum keep in `feature_names_`, or None; they number columns without names."""
     names = getattr(estimator, "feature_names_", None)
-    if not isinstance(names, list) or names == [str(column) for column in range(len(names))]:
+    numbered = range(len(names)) if isinstance(names, list) else ()
+    if not isinstance(names, list) or names in ([f"{prefix}{n}" for n in numbered] for prefix in ("", "_col_")):
         return None
     return names
 
@@ -21,13 +22,19 @@ def column_names(estimator: Any) -> list[str] | None:
 def width(estimator: Any) -> int:
     """Return the number of features that an estimator states.
 
-    CatBoost's `n_features_in_` is 0 in a loaded model, but its `feature_names_` remain. NGBoost has `n_features`.
+    CatBoost's `n_features_in_` is 0 in a loaded model, but its `feature_names_` remain. NGBoost has `n_features`, pyGAM
+    a statistic, and results of statsmodels have a parameter for each.
 
     Raises:
         AttributeError, TypeError: the estimator states no number.
     """
-    if any(cls.__module__.startswith("ngboost.") for cls in type(estimator).__mro__):
+    modules = {cls.__module__.partition(".")[0] for cls in type(estimator).__mro__}
+    if "ngboost" in modules:
         return int(estimator.n_features)
+    if "pygam" in modules:
+        return int(estimator.statistics_["m_features"])
+    if "statsmodels" in modules:
+        return len(estimator.params)
     return int(estimator.n_features_in_) or len(estimator.feature_names_)
 
 

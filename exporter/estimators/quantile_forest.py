@@ -91,7 +91,7 @@ def _quantiles(trees: Trees, values: np.ndarray, quantiles: Sequence[float], x: 
     for column, (output, quantile) in enumerate(itertools.product(range(outputs), quantiles)):
         own, place = np.arange(count) * outputs + output, quantile * (count - 1)
         first = math.floor(place)
-        ranks = {first: 1 - (place - first), first + 1: place - first}
+        ranks: dict[float, float] = {first: 1 - (place - first), first + 1: place - first}
         if 2 * place == count - 1:
             ranks = {place: 1.0}  # the median itself, of one number or between two
         for rank, share in ranks.items():

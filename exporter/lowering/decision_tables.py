@@ -206,7 +206,8 @@ def _unrounded(threshold: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         middle = (threshold.astype(np.float64) + np.nextafter(threshold, np.float32(np.inf))) / 2
         stays = middle.astype(np.float32) <= threshold  # a tie is rounded to an even number
-    return np.where(stays, middle, np.nextafter(middle, -np.inf))
+    unrounded: np.ndarray = np.where(stays, middle, np.nextafter(middle, -np.inf))
+    return unrounded
 
 
 def _table(function: Function, readers: _Readers) -> Operation | None:

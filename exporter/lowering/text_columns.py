@@ -17,7 +17,9 @@ import numpy as np
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.expression import Expression
+from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan
@@ -43,6 +45,8 @@ class TextColumns:
         self._categories: dict[int, dict[Any, int]] = {}
         self._whole: set[int] = set()
         self._closed: set[int] = set()
+        self._open: set[int] = set()
+        self._dropped: set[int] = set()
         self._missing: dict[int, Any] = {}
         self._groups: dict[int, str] = {}
         self._tabled: dict[int, int] = {}
@@ -106,16 +110,26 @@ class TextColumns:
 
     def close(self, column: int) -> None:
         """Have requests with an unknown category in this column refused, as scikit-learn refuses them."""
-        self._closed.add(column)
+        if column not in self._open:
+            self._closed.add(column)
+
+    def open(self, column: int) -> None:
+        """Have unknown categories in this column taken: a step in front of those that follow replaces them."""
+        self._open.add(column)
+
+    def drop(self, columns: Iterable[int]) -> None:
+        """Say that a step drops columns of the input, which may hold anything; another step may still read them."""
+        self._dropped |= {column for column in columns if column >= 0}
 
     def inputs(self, plan: Plan, numeric: Collection[int]) -> Inputs:
         """Return the input tensors of a lowered plan, before any pass; `numeric` are its columns if it has no strings.
 
         If there are columns of strings, the columns of numbers are those that a step of the plan reads.
         """
+        dead = self._dropped - _columns_used(plan) if self._dropped else set()
         if not self:
-            return dataclasses.replace(Inputs.plain(plan.n_features), numeric=tuple(sorted(numeric)))
-        numeric = sorted(_columns_read(plan) - self._categories.keys())
+            return dataclasses.replace(Inputs.plain(plan.n_features), numeric=tuple(sorted(set(numeric) - dead)))
+        numeric = sorted(_columns_read(plan) - self._categories.keys() - dead)
         groups: dict[str, list[int]] = {}
         for column in self.columns():
             groups.setdefault(self._groups.get(column, "text"), []).append(column)
@@ -228,6 +242,30 @@ def _selected(operation: Operation, width: int) -> set[int]:
         case _:
             return set(range(width))
     return set(columns.tolist())
+
+
+def _columns_used(plan: Plan) -> set[int]:
+    """Return the columns of a plan's input that an output depends on, without those that are only passed on."""
+    widths = plan.widths()
+    used = {value: set(range(widths[value])) for value in plan.outputs.values()}
+    for step in reversed(plan.steps):
+        wanted, first = np.array(sorted(used.get(step.output, ())), dtype=np.int64), 0
+        for name in step.inputs:
+            taken: Any = range(widths[name]) if len(wanted) else ()
+            match step.operation:
+                case Columns(indices=indices):
+                    taken = indices[wanted].tolist()
+                case Impute(columns=columns, indicators=indicators):
+                    taken = np.concatenate([columns, indicators])[wanted].tolist()
+                case Expression() | Lookup():
+                    taken = _selected(step.operation, widths[name]) if len(wanted) else ()
+                case Piecewise(source=source):
+                    taken = source[wanted].tolist()
+                case Concatenate(columns=None):
+                    taken = (wanted[(wanted >= first) & (wanted < first + widths[name])] - first).tolist()
+                    first += widths[name]
+            used[name] = used.get(name, set()) | set(taken)
+    return used.get(INPUT, set())
 
 
 def _tensor_name(group: str, others: Sequence[TextInput]) -> str:

@@ -40,5 +40,5 @@ def test_a_distribution_without_moments_is_refused() -> None:
 def test_another_number_of_columns_is_refused() -> None:
     X, y = small()
     estimator = boosted(stages=2).fit(X, y)
-    with pytest.raises(ExportError, match="two-dimensional, .rows, 5."):
+    with pytest.raises(ExportError, match=r"two-dimensional, .rows, 5."):
         compile_estimator(estimator, sample=np.zeros((4, 3)))
