@@ -147,18 +147,21 @@ def _columns_taken(profile: Profile, kept: Collection[str]) -> Collection[int]:
 
 
 @in_one_sentence
-def string_columns(estimator: Any) -> dict[str, Any]:
-    """Return the columns that a fitted estimator reads as strings, by name, each with the value of an empty cell.
+def written_columns(estimator: Any) -> tuple[dict[str, Any], dict[str, str | None]]:
+    """Return the columns that a fitted estimator reads as strings, and those that it reads as dates, by name.
 
+    A column of strings comes with the value of an empty cell, and one of dates with its time zone, None without one.
     An empty cell is "" if that is a category of the column, otherwise the missing value that the estimator was fitted
-    with: None, or NaN, as pandas reads it. The result is empty if the estimator's columns have no names.
+    with: None, or NaN, as pandas reads it. Both are empty if the estimator's columns have no names.
     The estimator is lowered for this: nothing else tells a column of strings from one of numbers written as strings.
     """
     names = feature_names(estimator)
     if names is None:
-        return {}
-    text = _lower(estimator, None, ()).profile.text
-    return {names[column]: "" if "" in text.known(column) else text.missing(column) for column in text.columns()}
+        return {}, {}
+    profile = _lower(estimator, None, ()).profile
+    text = profile.text
+    strings = {names[column]: "" if "" in text.known(column) else text.missing(column) for column in text.columns()}
+    return strings, {names[column]: kind.zone for column, kind in profile.dates.items()}
 
 
 def _given_columns(names: Sequence[str] | None, sample: Any | None) -> Callable[[int], list[Any]] | None:

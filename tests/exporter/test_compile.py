@@ -17,7 +17,7 @@ from sklearn.svm import SVR
 
 from triton_regressors import ExportError, export
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.lowering.lower import lower, string_columns
+from triton_regressors.exporter.lowering.lower import lower, written_columns
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.plan.plan import Plan
 
@@ -66,12 +66,12 @@ def encoded() -> Any:
 
 
 def test_the_columns_of_strings_are_asked_for_by_name() -> None:
-    assert list(string_columns(encoded())) == ["zip", "kind"]
-    assert string_columns(Ridge().fit(TABLE[["size"]], y)) == {}
+    assert list(written_columns(encoded())[0]) == ["zip", "kind"]
+    assert written_columns(Ridge().fit(TABLE[["size"]], y)) == ({}, {})
     without_names = make_pipeline(OneHotEncoder(), Ridge()).fit(TABLE[["zip"]].to_numpy(), y)
-    assert string_columns(without_names) == {}
+    assert written_columns(without_names) == ({}, {})
     with pytest.raises(ExportError, match=r"^Cannot export KNeighborsClassifier: it is a classifier, and only"):
-        string_columns(KNeighborsClassifier().fit(TABLE[["size"]], TABLE["zip"]))
+        written_columns(KNeighborsClassifier().fit(TABLE[["size"]], TABLE["zip"]))
 
 
 def test_a_sample_is_rows_or_a_table() -> None:

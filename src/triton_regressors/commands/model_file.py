@@ -18,7 +18,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A fitted estimator: .skops, or XGBoost's .json and .ubj, LightGBM's .txt, CatBoost's .cbm and .json; "
-        ".joblib and .pkl need --trust-pickle. `export` also takes a model in MLflow, such as models:/demand/3.",
+        ".joblib, .pkl and the directory of an AutoGluon predictor need --trust-pickle. `export` also takes a model in MLflow, such as models:/demand/3.",
     ),
 ]
 SampleOption = Annotated[
@@ -101,16 +101,25 @@ def read_rows(path: Path, estimator: Any) -> Any:
     """Return the rows of a file.
 
     Columns that the estimator reads as strings keep the file's text unchanged; an empty cell is a missing value there.
+    A .csv's dates are those of `tables.dates.written_dates`.
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.exporter.lowering.estimator import feature_names
-        from triton_regressors.exporter.lowering.lower import string_columns
+        from triton_regressors.exporter.lowering.lower import written_columns
+        from triton_regressors.tables.dates import written_dates
         from triton_regressors.tables.errors import raised_as
         from triton_regressors.tables.files import read_table
     names = feature_names(estimator)
     with raised_as(RowsError):
-        return read_table(path) if names is None else read_table(path, string_columns(estimator) or None, names)
+        if names is None:
+            return read_table(path)
+        strings, zones = written_columns(estimator)
+        table = read_table(path, strings or None, names)
+        if path.suffix.lower() == ".csv":
+            for name in zones.keys() & set(table.columns):
+                table[name] = written_dates(table[name].tolist(), zones[name], name)
+        return table
 
 
 def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.estimators import catboost as lowering
 from triton_regressors.exporter.estimators import catboost_categories
 from triton_regressors.exporter.files.loading import load_estimator
-from triton_regressors.exporter.lowering.lower import lower, string_columns
+from triton_regressors.exporter.lowering.lower import lower, written_columns
 from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.engine.runner import Runner
@@ -222,7 +222,7 @@ def test_names_are_those_that_a_member_was_fitted_on() -> None:
 
 @pytest.mark.parametrize("name", ["combined", "nested-categories"])
 def test_strings_are_told_from_numbers_without_a_sample(name: str) -> None:
-    assert list(string_columns(fitted(name)))[:2] == ["city", "job"]
+    assert list(written_columns(fitted(name))[0])[:2] == ["city", "job"]
 
 
 def test_a_column_that_no_tree_reads_is_no_number() -> None:
@@ -239,7 +239,7 @@ def test_a_model_from_a_file_is_the_estimators(tmp_path: Path, suffix: str, loss
     path = tmp_path / f"m.{suffix}"
     model.save_model(str(path), format=suffix)
     loaded = load_estimator(path)
-    assert list(string_columns(loaded)) == ["city", "job"]
+    assert list(written_columns(loaded)[0]) == ["city", "job"]
     compilation = compile_estimator(loaded, sample=X)
     assert list(compilation.plan.outputs) == (["y", "std"] if loss == "RMSEWithUncertainty" else ["y"])
     answers = model.predict(X).reshape(len(X), -1)[:, 0]
