@@ -12,12 +12,12 @@ TEXT = """# What can be exported
 
 Made by `python -m docs.estimators`; do not edit.
 
-These {count} estimators and transformers of scikit-learn, XGBoost, LightGBM and CatBoost have a lowering. A Pipeline, a
-ColumnTransformer, a search, an ensemble or a chain of them is exported whole, as one entry. [coverage.md](coverage.md)
-has them with their options in over a thousand cases, each measured with its numbers in FP32 and in FP64 against
-`predict` on the float64 rows as given, beside the results of other converters. Any other estimator gets an error that
-names the step and the reason. A subclass is exported as its base if it overrides nothing that its base computes with;
-[extending.md](extending.md) says how to export an estimator of your own.
+These {count} estimators and transformers of scikit-learn, XGBoost, LightGBM, CatBoost and [AutoGluon](autogluon.md) have
+a lowering. A Pipeline, a ColumnTransformer, a search, an ensemble or a chain of them is exported whole, as one entry.
+[coverage.md](coverage.md) has them with their options in over a thousand cases, each measured with its numbers in FP32
+and in FP64 against `predict` on the float64 rows as given, beside the results of other converters. Any other estimator
+gets an error that names the step and the reason. A subclass is exported as its base if it overrides nothing that its
+base computes with; [extending.md](extending.md) says how to export an estimator of your own.
 
 {table}
 

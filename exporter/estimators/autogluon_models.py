@@ -1,4 +1,4 @@
-"""AutoGluon's models: what each makes of its columns, and the lowering of its library's model, which reads the result."""
+"""AutoGluon's models: what each makes of its columns, and the lowering of the library's model that reads it."""
 
 from __future__ import annotations
 

@@ -190,8 +190,8 @@ def _load_predictor(path: Path, trust_pickle: bool) -> Any:
     """Return the predictor of AutoGluon in a directory."""
     if not (path / PREDICTOR_FILE).is_file():
         raise ExportError(
-            f"{path} is a directory; a fitted estimator is a file, or the directory of an AutoGluon predictor, which has "
-            f"a {PREDICTOR_FILE}."
+            f"{path} is a directory; a fitted estimator is a file, or the directory of an AutoGluon predictor, which "
+            f"has a {PREDICTOR_FILE}."
         )
     if not trust_pickle:
         raise ExportError(

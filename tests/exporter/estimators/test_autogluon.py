@@ -1,6 +1,6 @@
 """Predictors of AutoGluon: every kind of model alone, ensembles, bags, stacks and refitted models, and refusals.
 
-AutoGluon wants an older pandas than the other tests have, so `make autogluon` runs these in an environment of their own.
+AutoGluon wants an older pandas than the other tests have: `make autogluon` runs these in an environment of their own.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def test_a_directory_has_to_be_trusted_and_to_hold_a_predictor(plain, tmp_path):
 def test_a_predictor_of_another_version_gets_one_sentence(plain, tmp_path):
     shutil.copytree(plain.path, tmp_path / "other", dirs_exist_ok=True)
     (tmp_path / "other" / "version.txt").write_text("0.1.0")
-    with pytest.raises(ExportError, match="Cannot read .*version"):
+    with pytest.raises(ExportError, match=r"Cannot read .*version"):
         load_estimator(tmp_path / "other", trust_pickle=True)
 
 
