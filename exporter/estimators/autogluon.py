@@ -72,17 +72,17 @@ class _Stack:
         children = [model.load_child(child) for child in model.models]
         if all(_kind(child) in WEIGHTED for child in children):
             (child,) = children
-            values = [self.answer(name) for name in child.base_model_names]
+            below = model.stack_column_prefix_to_model_map  # a refitted ensemble keeps the names of bags
+            values = [self.answer(below[name]) for name in child.base_model_names]
             return self._sum(values, "multiply", child.weights_)
         table = self._table
         names = model.stack_column_prefix_lst
         if names:
-            below = {name: self.answer(model.stack_column_prefix_to_model_map[name]) for name in names}
-            rounded = self._rounded(list(below.values()))
-            value = self._builder.concatenate([rounded, table.value])
-            table = Table(value, (*below, *table.names), table.categories)
+            values = [self.answer(model.stack_column_prefix_to_model_map[name]) for name in names]
+            value = self._builder.concatenate([self._rounded(values), table.value])
+            table = Table(value, (*names, *table.names), table.categories)
             if model.params["use_orig_features"] is not True:
-                table = table.select(tuple(below), self._builder)
+                table = table.select(names, self._builder)
         table = self._features(children[0], table)
         values = []
         for child in children:

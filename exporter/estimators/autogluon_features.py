@@ -96,11 +96,6 @@ class Table:
         kept = {names.get(name, name): known for name, known in self.categories.items()}
         return Table(self.value, tuple(names.get(name, name) for name in self.names), kept)
 
-    def beside(self, values: Mapping[str, Value], builder: Builder) -> Table:
-        """Return the table with other columns in front."""
-        value = builder.concatenate([*values.values(), self.value])
-        return Table(value, (*values, *self.names), self.categories)
-
 
 def lower_features(predictor: Any, generators: Iterable[Any], x: Value, builder: Builder) -> Table:
     """Return what a predictor's feature generators make of the user's columns."""

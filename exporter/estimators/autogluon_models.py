@@ -15,6 +15,7 @@ from triton_regressors.exporter.estimators.lightgbm import lower_booster
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import qualified_name
 from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 
 ENCODERS = ("OheFeaturesGenerator", "OneHotMergeRaresHandleUnknownEncoder", "OrdinalMergeRaresHandleUnknownEncoder")
@@ -92,13 +93,58 @@ def lower_torch(model: Any, table: Table, builder: Builder) -> Value:
     return _constrained(network, _layers(model, network.main_block, builder.concatenate(values), builder), builder)
 
 
-def _embedded(z: Value, columns: list[int], tables: list[np.ndarray], builder: Builder) -> Value:
-    """Return the rows of tables for the codes in some columns, side by side."""
+def lower_fastai(model: Any, table: Table, builder: Builder) -> Value:
+    """A network of fastai: embeddings of codes from 1 on, 0 for a missing one, beside standardised numbers."""
+    table = _aligned(model, table, builder)
+    network, values = model.model.model, []
+    if model.cat_columns:
+        codes = table.select(model.cat_columns, builder)
+        tables = [_numbers(block.weight) for block in network.embeds]
+        values.append(_embedded(codes.value, list(range(len(tables))), tables, builder, missing_first=True))
+    if model.cont_columns:
+        fills = np.array([model.columns_fills.get(name, np.nan) for name in model.cont_columns], dtype=np.float64)
+        every = np.arange(len(fills), dtype=np.int32)
+        numbers = builder.add(Impute(every, fills, every[:0], None), table.select(model.cont_columns, builder).value)
+        numbers = builder.add(Float32(), builder.divide(numbers, *model._cont_normalization))
+        values.append(_normalised(network.bn_cont, numbers, builder))
+    y = _layers(model, _flat(network.layers), builder.concatenate(values), builder)
+    for _, step in reversed(model.y_scaler.steps if hasattr(model.y_scaler, "steps") else [("", model.y_scaler)]):
+        function = getattr(step, "inverse_func", None)
+        if getattr(function, "func", None) is np.clip:  # a functools.partial
+            y = builder.elementwise(y, "identity", float(function.keywords["a_min"]), float(function.keywords["a_max"]))
+        elif step is not None:
+            y = builder.lower_inverse(step, y)
+    return y
+
+
+def _normalised(norm: Any, z: Value, builder: Builder) -> Value:
+    """Return what batch norm makes of columns."""
+    if norm is None:
+        return z
+    factor, shift = _batch_norm(norm)
+    return builder.multiply(z, factor, shift)
+
+
+def _flat(block: Any) -> list[Any]:
+    """Return the layers of nested Sequentials in order."""
+    parts = list(block.children())
+    return [layer for part in parts for layer in _flat(part)] if parts else [block]
+
+
+def _embedded(
+    z: Value, columns: list[int], tables: list[np.ndarray], builder: Builder, missing_first: bool = False
+) -> Value:
+    """Return the rows of tables for the codes in some columns, side by side.
+
+    With `missing_first` the first row of each table is that of a missing code, and the others follow.
+    """
+    first = np.concatenate([table[0] for table in tables]) if missing_first else np.nan  # or every cell has a code
+    tables = [table[1:] for table in tables] if missing_first else tables
     wide = np.repeat(np.arange(len(tables)), [table.shape[1] for table in tables])
     sizes = np.array([len(tables[place]) for place in wide])
     keys = np.concatenate([np.arange(size, dtype=np.float64) for size in sizes])
     found = np.concatenate([table[:, dimension] for table in tables for dimension in range(table.shape[1])])
-    absent = np.full(2 * len(wide), np.nan)  # every cell has a code
+    absent = np.tile(np.broadcast_to(first, len(wide)), 2)
     starts = np.cumsum([0, *sizes], dtype=np.int32)
     read = np.array(columns, dtype=np.int32)[wide]
     return builder.add(Lookup(read, starts, keys, np.append(found, absent)[:, None], False), z)
@@ -112,9 +158,7 @@ def _layers(model: Any, block: Any, z: Value, builder: Builder) -> Value:
     for layer in block:
         kind = type(layer).__name__
         if kind == "BatchNorm1d":
-            own = (_numbers(layer.weight), _numbers(layer.bias)) if layer.affine else (1.0, 0.0)
-            scale = own[0] / np.sqrt(_numbers(layer.running_var) + layer.eps)
-            factor, shift = scale, own[1] - _numbers(layer.running_mean) * scale
+            factor, shift = _batch_norm(layer)
         elif kind == "Linear":
             z = z if weight is None else builder.affine(z, weight, intercept)
             plain = _numbers(layer.weight).T
@@ -129,7 +173,16 @@ def _layers(model: Any, block: Any, z: Value, builder: Builder) -> Value:
                 f"its network has a layer {kind}; supported: Linear, BatchNorm1d, Dropout, {', '.join(ACTIVATIONS)}. "
                 f"Train it with hyperparameters={{'{type(model).ag_key}': {{'activation': 'relu'}}}}",
             )
-    return z if weight is None else builder.affine(z, weight, intercept)
+    z = z if weight is None else builder.affine(z, weight, intercept)
+    return z if (factor == 1.0).all() and (shift == 0.0).all() else builder.multiply(z, factor, shift)
+
+
+def _batch_norm(layer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the factor and the term of a layer of batch norm for each column."""
+    scale = 1.0 / np.sqrt(_numbers(layer.running_var) + layer.eps)
+    scale = scale * _numbers(layer.weight) if layer.affine else scale
+    shift = -_numbers(layer.running_mean) * scale
+    return scale, shift + _numbers(layer.bias) if layer.affine else shift
 
 
 def _constrained(network: Any, z: Value, builder: Builder) -> Value:
@@ -176,6 +229,7 @@ _TABULAR = "autogluon.tabular.models."
 
 MODELS: dict[str, Callable[[Any, Table, Builder], Value]] = {
     f"{_TABULAR}catboost.catboost_model.CatBoostModel": lower_catboost,
+    f"{_TABULAR}fastainn.tabular_nn_fastai.NNFastAiTabularModel": lower_fastai,
     f"{_TABULAR}knn.knn_model.KNNModel": lower_neighbors,
     f"{_TABULAR}lgb.lgb_model.LGBModel": lower_lightgbm,
     f"{_TABULAR}lr.lr_model.LinearModel": lower_linear,
