@@ -75,7 +75,7 @@ coverage: setup  ## Measure every case of the catalogue and make docs/coverage.m
 soak: setup  ## Send 300 concurrent clients to a real Triton server for a minute, one request in ten bad
 	$(BIN)/python -m tests.server.soak
 
-# AutoGluon wants an older pandas than constraints.txt has, and without the libraries of models that no plan computes.
+# AutoGluon wants an older pandas than constraints.txt has. fastai without its dependencies, as it reads no text here.
 autogluon: .venv-autogluon/.ready  ## Export AutoGluon's predictors, in an environment of their own
 	.venv-autogluon/bin/python -m pytest tests/exporter/estimators/test_autogluon.py
 
@@ -85,6 +85,8 @@ autogluon: .venv-autogluon/.ready  ## Export AutoGluon's predictors, in an envir
 	.venv-autogluon/bin/python -m pip install --quiet --no-compile -c constraints.txt --editable '.[export,parquet]' \
 		catboost lightgbm xgboost-cpu pytest pytest-timeout hypothesis threadpoolctl \
 		'autogluon.tabular[skl2onnx]==1.6.3'
+	.venv-autogluon/bin/python -m pip install --quiet --no-compile --no-deps fastai==2.8.7 fastcore==1.14.5 \
+		fasttransform==0.0.4 fastprogress==1.0.5 fastdownload==0.0.8 plum-dispatch==2.10.1 beartype==0.23.1 cloudpickle
 	@touch $@
 
 clean:  ## Remove what the commands above made

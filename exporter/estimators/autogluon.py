@@ -25,14 +25,13 @@ PREDICTOR = "autogluon.tabular.predictor.predictor.TabularPredictor"
 @names_columns(PREDICTOR)
 def columns_of_predictor(predictor: Any) -> list[str]:
     """Return the columns that the predictor's `predict` needs."""
-    generators = _generators(predictor)
-    return [str(name) for name in generators[0].features_in] if generators else []
+    return [str(name) for name in _generators(predictor)[0].features_in] if predictor.is_fit else []
 
 
 @answers(PREDICTOR)
 def answer_by_predictor(predictor: Any, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
     """Return the answer of `predict`; the models stay in memory, as each call would read them again."""
-    if not predictor.model_names(persisted=True):
+    if predictor.model_best not in predictor.model_names(persisted=True):
         predictor.persist(models=[predictor.model_best], max_memory=None)
     return {"y": predictor.predict(table, as_pandas=False)}
 
@@ -40,6 +39,8 @@ def answer_by_predictor(predictor: Any, table: Any, outputs: Sequence[str]) -> d
 @lowers(PREDICTOR)
 def lower_tabular_predictor(predictor: Any, x: Value, builder: Builder) -> Value:
     """The answer of the best model, `predictor.model_best`."""
+    if not predictor.is_fit:
+        raise builder.refuse(predictor, "it is not fitted; call fit first")
     if predictor.problem_type != "regression":
         raise builder.refuse(predictor, f"its problem_type is '{predictor.problem_type}'; supported: 'regression'")
     table = lower_features(predictor, _generators(predictor), x, builder)

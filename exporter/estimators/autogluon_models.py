@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ from triton_regressors.exporter.estimators.autogluon_features import Table, enco
 from triton_regressors.exporter.estimators.catboost import REGRESSOR as CATBOOST
 from triton_regressors.exporter.estimators.catboost import lower_catboost_regressor
 from triton_regressors.exporter.estimators.lightgbm import lower_booster
+from triton_regressors.exporter.estimators.xgboost import lower_xgboost as lower_xgb_regressor
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import qualified_name
+from triton_regressors.kernels.ops.columns.expression import Expression, Program
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.lookup import Lookup
@@ -46,10 +49,10 @@ def lower_catboost(model: Any, table: Table, builder: Builder) -> Value:
 
 
 def lower_xgboost(model: Any, table: Table, builder: Builder) -> Value:
-    """An XGBRegressor of a sparse matrix, in which zeros count as missing; categories are one-hot columns in front."""
+    """An XGBRegressor of codes, or of a sparse matrix with one-hot columns in front, in which zeros are missing."""
     table = _aligned(model, table, builder)
     if not model._ohe:
-        raise builder.refuse(model, "it reads categories as such (enable_categorical); supported: one-hot columns")
+        return lower_xgb_regressor(model.model, table.value, builder, codes=True)
     made = model._ohe_generator
     values = [encoded(made.ohe_encs.transform, table.select(made.cat_cols, builder), builder)] if made.cat_cols else []
     values += [table.select(made.other_cols, builder).value] if made.other_cols else []
@@ -109,9 +112,9 @@ def lower_fastai(model: Any, table: Table, builder: Builder) -> Value:
         values.append(_normalised(network.bn_cont, numbers, builder))
     y = _layers(model, _flat(network.layers), builder.concatenate(values), builder)
     for _, step in reversed(model.y_scaler.steps if hasattr(model.y_scaler, "steps") else [("", model.y_scaler)]):
-        function = getattr(step, "inverse_func", None)
-        if getattr(function, "func", None) is np.clip:  # a functools.partial
-            y = builder.elementwise(y, "identity", float(function.keywords["a_min"]), float(function.keywords["a_max"]))
+        clip = getattr(step, "inverse_func", None)
+        if isinstance(clip, functools.partial) and clip.func is np.clip:
+            y = builder.elementwise(y, "identity", float(clip.keywords["a_min"]), float(clip.keywords["a_max"]))
         elif step is not None:
             y = builder.lower_inverse(step, y)
     return y
@@ -167,11 +170,15 @@ def _layers(model: Any, block: Any, z: Value, builder: Builder) -> Value:
             factor, shift = np.ones(plain.shape[1]), np.zeros(plain.shape[1])
         elif kind in ACTIVATIONS and weight is not None:
             z, weight = builder.affine(z, weight, intercept, ACTIVATIONS[kind]), None
+        elif kind == "ELU" and weight is not None and layer.alpha == 1.0:
+            z, weight = builder.affine(z, weight, intercept), None
+            every = np.arange(z.width, dtype=np.int32)
+            z = builder.add(Expression((ELU,), np.array([z.width], dtype=np.int32), every, np.zeros(z.width)), z)
         elif kind not in ("Dropout", "Identity"):
             raise builder.refuse(
                 model,
-                f"its network has a layer {kind}; supported: Linear, BatchNorm1d, Dropout, {', '.join(ACTIVATIONS)}. "
-                f"Train it with hyperparameters={{'{type(model).ag_key}': {{'activation': 'relu'}}}}",
+                f"its network has a layer {kind}; supported: Linear, BatchNorm1d, Dropout, {', '.join(ACTIVATIONS)}, "
+                f"ELU. Train it with hyperparameters={{'{type(model).ag_key}': {{'activation': 'relu'}}}}",
             )
     z = z if weight is None else builder.affine(z, weight, intercept)
     return z if (factor == 1.0).all() and (shift == 0.0).all() else builder.multiply(z, factor, shift)
@@ -224,6 +231,9 @@ def _numbers(tensor: Any) -> np.ndarray:
 
 ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "Sigmoid": "expit"}
 """The activations of torch, with the kernels' names for them."""
+
+ELU: Program = (("expm1", "x0"), ("greater", "x0", "c0"), ("where", "v1", "x0", "v0"))
+"""The activation of that name; its constant is 0."""
 
 _TABULAR = "autogluon.tabular.models."
 
