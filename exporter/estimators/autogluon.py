@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.estimators.autogluon_features import Table, lower_features
 from triton_regressors.exporter.estimators.autogluon_models import MODELS
 from triton_regressors.exporter.lowering.builder import Builder, Value
@@ -106,7 +105,7 @@ class _Stack:
             raise self._refuse(model, "which is compiled; export it before predictor.compile()")
         return lower(model, table, self._builder)
 
-    def _refuse(self, model: Any, why: str) -> ExportError:
+    def _refuse(self, model: Any, why: str) -> Exception:
         predictor, key = self._predictor, getattr(type(model), "ag_key", None)
         without = f"excluded_model_types=['{key}'] or other hyperparameters" if key else "a preset without it"
         return self._builder.refuse(

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.estimators.encoding import Codes, lookup
 from triton_regressors.exporter.estimators.strings import number_strings
 from triton_regressors.exporter.lowering.builder import Builder, Value
@@ -158,7 +157,7 @@ class _Generation:
     builder: Builder
     categories: dict[str, Any]
 
-    def refuse(self, reason: str) -> ExportError:
+    def refuse(self, reason: str) -> Exception:
         return self.builder.refuse(self.predictor, reason)
 
 
