@@ -132,7 +132,7 @@ def test_a_directory_of_autogluon_has_to_be_trusted_and_needs_autogluon(tmp_path
     (tmp_path / "predictor.pkl").write_bytes(b"")
     (tmp_path / "version.txt").write_text("1.6.3")
     for path in (tmp_path, tmp_path / "predictor.pkl"):
-        with pytest.raises(ExportError, match="holds pickles of AutoGluon, .* say --trust-pickle"):
+        with pytest.raises(ExportError, match=r"holds pickles of AutoGluon, .* say --trust-pickle"):
             load_estimator(path)
     monkeypatch.setattr(loading, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"`pip install 'autogluon\.tabular==1\.6\.3'` brings it"):
