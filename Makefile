@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test suite check format bench docs pages parity coverage soak clean
+.PHONY: help setup demo test suite check format bench docs pages parity coverage soak autogluon clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -75,5 +75,19 @@ coverage: setup  ## Measure every case of the catalogue and make docs/coverage.m
 soak: setup  ## Send 300 concurrent clients to a real Triton server for a minute, one request in ten bad
 	$(BIN)/python -m tests.server.soak
 
+# AutoGluon wants an older pandas than constraints.txt has. fastai without its dependencies, as it reads no text here.
+autogluon: .venv-autogluon/.ready  ## Export AutoGluon's predictors, in an environment of their own
+	.venv-autogluon/bin/python -m pytest tests/exporter/estimators/test_autogluon.py
+
+.venv-autogluon/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-autogluon
+	.venv-autogluon/bin/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0 triton==3.7.1
+	.venv-autogluon/bin/python -m pip install --quiet --no-compile -c constraints.txt --editable '.[export,parquet]' \
+		catboost lightgbm xgboost-cpu pytest pytest-timeout hypothesis threadpoolctl \
+		'autogluon.tabular[skl2onnx]==1.6.3'
+	.venv-autogluon/bin/python -m pip install --quiet --no-compile --no-deps fastai==2.8.7 fastcore==1.14.5 \
+		fasttransform==0.0.4 fastprogress==1.0.5 fastdownload==0.0.8 plum-dispatch==2.10.1 beartype==0.23.1 cloudpickle
+	@touch $@
+
 clean:  ## Remove what the commands above made
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-autogluon build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

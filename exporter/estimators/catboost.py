@@ -8,6 +8,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,19 @@ def lower_catboost(estimator: Any, x: Value, builder: Builder) -> Value:
 
 
 @lowers(REGRESSOR)
-def lower_catboost_regressor(estimator: Any, x: Value, builder: Builder) -> Value | dict[str, Value]:
-    """The scores, or their exponent, as `predict` has it for the loss; for RMSEWithUncertainty a mean and deviation."""
+def lower_catboost_regressor(
+    estimator: Any, x: Value, builder: Builder, codes: Mapping[int, int] = MappingProxyType({})
+) -> Value | dict[str, Value]:
+    """The scores, or their exponent, as `predict` has it for the loss; for RMSEWithUncertainty a mean and deviation.
+
+    `codes` are the columns whose categories are known to be the whole numbers from 0 on, each with their number.
+    """
     kind = estimator._get_default_prediction_type()
     if kind not in ("RawFormulaVal", "Exponent", UNCERTAIN):
         raise builder.refuse(
             estimator, f"its predict answers {kind}; supported: raw scores, their exponent, {UNCERTAIN}"
         )
-    scores = _lower_scores(estimator, x, builder, "exp" if kind == "Exponent" else "identity")
+    scores = _lower_scores(estimator, x, builder, "exp" if kind == "Exponent" else "identity", codes)
     if kind != UNCERTAIN:
         return scores
     return {"y": builder.columns(scores, [0]), "std": builder.elementwise(builder.columns(scores, [1]), "exp")}
@@ -68,7 +74,9 @@ def answer_by_catboost(estimator: Any, table: Any, outputs: Sequence[str]) -> di
     return {"y": found[:, 0], "std": np.sqrt(found[:, 1])} if "std" in outputs else {"y": found}
 
 
-def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> Value:
+def _lower_scores(
+    estimator: Any, x: Value, builder: Builder, function: str, codes: Mapping[int, int] = MappingProxyType({})
+) -> Value:
     """Return `function` of the scores, one column for each of the model's outputs."""
     model = _read(estimator, builder)
     questions, read, selected = model.questions, x, x
@@ -76,7 +84,7 @@ def _lower_scores(estimator: Any, x: Value, builder: Builder, function: str) -> 
     place = {column: index for index, column in enumerate(used)}
     columns: dict[int, int] = {}
     if model.categorical:
-        known = known_categories(estimator, model, x, builder)
+        known = known_categories(estimator, model, x, builder, codes)
         selected = x if len(used) == x.width else builder.columns(x, used)
         read, columns = add_categories(estimator, model, known, place, selected, builder)
     columns |= {

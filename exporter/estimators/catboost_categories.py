@@ -15,6 +15,7 @@ import contextlib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -52,15 +53,31 @@ class Categories:
     hashes: np.ndarray  # int64
 
 
-def known_categories(estimator: Any, model: CatBoostModel, x: Value, builder: Builder) -> dict[int, Categories]:
+def known_categories(
+    estimator: Any,
+    model: CatBoostModel,
+    x: Value,
+    builder: Builder,
+    codes: Mapping[int, int] = MappingProxyType({}),
+) -> dict[int, Categories]:
     """Return the categories of each categorical column of `x`, and record the columns of strings in the profile.
+
+    `codes` are the columns whose categories are known to be the whole numbers from 0 on, each with their number.
 
     Raises:
         ExportError: the sample lacks categories, or holds values that are not categories.
     """
     if x.features:
         builder.profile.name_tensor([x.features[column] for column in model.categorical], "categories")
-    return {column: _of_column(estimator, model, column, x, builder) for column in model.categorical}
+    return {
+        column: _of_codes(codes[column]) if column in codes else _of_column(estimator, model, column, x, builder)
+        for column in model.categorical
+    }
+
+
+def _of_codes(count: int) -> Categories:
+    """Return the categories 0, 1, … up to a count."""
+    return _sorted(np.arange(count, dtype=np.float64), [category_hash(str(code)) for code in range(count)])
 
 
 def add_categories(

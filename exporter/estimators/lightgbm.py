@@ -51,10 +51,22 @@ refuses(
 @lowers("lightgbm.sklearn.LGBMRegressor")
 def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     """`y = f(Σₜ value[leaf(t, x)])`, or `f` of their mean; a leaf of a linear tree has a linear function of `x`."""
-    model = _read(estimator)
-    functions = _functions(estimator, model, builder)
+    model = _read(estimator.booster_)
     note_thresholds(model.trees, x, builder)
     read, columns = _numbers(estimator, model, x, builder)
+    return _lower_model(estimator, model, read, columns, builder)
+
+
+def lower_booster(estimator: Any, booster: Any, x: Value, builder: Builder) -> Value:
+    """Return what a Booster answers to columns that hold the codes of categories; errors name `estimator`."""
+    model = _read(booster)
+    note_thresholds(model.trees, x, builder)
+    return _lower_model(estimator, model, x, np.arange(x.width), builder)
+
+
+def _lower_model(estimator: Any, model: LightGBMModel, read: Value, columns: np.ndarray, builder: Builder) -> Value:
+    """Return a model's answer; feature `i` is in column `columns[i]` of `read`."""
+    functions = _functions(estimator, model, builder)
     of_roots = "sqrt" in model.objective[1:]
     if model.linear is None:
         trees, read = _trees(model, read, columns, builder)
@@ -74,9 +86,8 @@ def lower_lgbm_regressor(estimator: Any, x: Value, builder: Builder) -> Value:
     return y
 
 
-def _read(estimator: Any) -> LightGBMModel:
-    """Return the estimator's model, with the rounds that its `predict` uses."""
-    booster = estimator.booster_
+def _read(booster: Any) -> LightGBMModel:
+    """Return a Booster's model, with the rounds that its `predict` uses."""
 
     def save(begin: int, end: int, path: str) -> None:
         booster.save_model(path, num_iteration=end - begin, start_iteration=begin)

@@ -45,8 +45,11 @@ refuses(
 
 
 @lowers("xgboost.sklearn.XGBRegressor", "xgboost.sklearn.XGBRFRegressor")
-def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
-    """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees."""
+def lower_xgboost(estimator: Any, x: Value, builder: Builder, codes: bool = False) -> Value:
+    """`y = link⁻¹(base + Σₜ leaf(t, x))`, the sum in float32 and in the order of the trees.
+
+    With `codes` the columns of categories hold their codes already.
+    """
     try:
         model = _read(estimator.get_booster())
     except ValueError as error:
@@ -55,7 +58,9 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder) -> Value:
         raise builder.refuse(estimator, f"it was fitted on {model.n_features} features and would get {x.width}")
     if model.trees is None:
         return _lower_linear(estimator, model, x, builder)
-    read, columns = _lower_categories(estimator, model, _lower_missing(estimator, x, builder), builder)
+    read, columns = _lower_missing(estimator, x, builder), np.arange(x.width)
+    if not codes:
+        read, columns = _lower_categories(estimator, model, read, builder)
     trees = dataclasses.replace(model.trees, feature=narrow(columns)[model.trees.feature])
     base, link, output_of_tree = model.base, model.link, model.output_of_tree
     del model  # a large model takes half as much memory as the plan's trees

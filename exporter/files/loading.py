@@ -21,7 +21,7 @@ from typing import Any
 import joblib
 import skops.io
 
-from triton_regressors.defaults import BOOSTER_FILES, LARGEST_MB, MODEL_FILES, PICKLES
+from triton_regressors.defaults import BOOSTER_FILES, LARGEST_MB, MODEL_FILES, PICKLES, PREDICTOR_FILE
 from triton_regressors.errors import MissingExtra
 from triton_regressors.exporter.boosters.skops_states import checked_models
 from triton_regressors.exporter.errors import ExportError
@@ -131,11 +131,13 @@ def load_estimator(
 ) -> Any:
     """Return the estimator in a file of skops, of a boosting library, or with `trust_pickle` in a pickle.
 
+    A directory may hold a predictor of AutoGluon, which is made of pickles.
+
     skops rebuilds an object from types that it trusts. Unpickling runs any code that the file holds, so a pickle is
     refused unless the caller trusts the file. XGBoost, LightGBM and CatBoost read their own files, which hold no code.
 
     Args:
-        path: the file; its suffix says what it is.
+        path: the file, whose suffix says what it is; or the directory of a predictor.
         trust_pickle: whether a pickle may be loaded.
         trusted_types: further types that skops may load, by their full names.
         largest_mb: how many megabytes a `.skops` file may unpack to.
@@ -143,13 +145,13 @@ def load_estimator(
 
     Raises:
         ExportError: the file cannot be read, is damaged, or is not trusted.
-        MissingExtra: the boosting library that wrote the file is not installed.
+        MissingExtra: the library that wrote the file is not installed.
     """
     path = Path(path)
     if not os.path.exists(path):  # False, rather than an error, for a name that is too long
         raise ExportError(f"There is no file {path}.")
-    if path.is_dir():
-        raise ExportError(f"{path} is a directory; a fitted estimator is a file.")
+    if path.is_dir() or path.name == PREDICTOR_FILE:
+        return _load_predictor(path if path.is_dir() else path.parent, trust_pickle)
     if not path.is_file():  # reading a pipe, or a device such as /dev/zero, may never end
         raise ExportError(f"{path} is a pipe, a device or a socket; a fitted estimator is a regular file.")
     if path.suffix in BOOSTER_FILES:
@@ -182,6 +184,30 @@ def load_estimator(
     estimator = _read(path, lambda: _load_skops(path, set(unknown)))
     _read(path, lambda: make_sound(estimator))
     return estimator
+
+
+def _load_predictor(path: Path, trust_pickle: bool) -> Any:
+    """Return the predictor of AutoGluon in a directory."""
+    if not (path / PREDICTOR_FILE).is_file():
+        raise ExportError(
+            f"{path} is a directory; a fitted estimator is a file, or the directory of an AutoGluon predictor, which "
+            f"has a {PREDICTOR_FILE}."
+        )
+    if not trust_pickle:
+        raise ExportError(
+            f"{path} holds pickles of AutoGluon, and loading them runs whatever code is in them: if you made this "
+            "predictor yourself, say --trust-pickle."
+        )
+    if find_spec("autogluon") is None or find_spec("autogluon.tabular") is None:
+        written = path / "version.txt"
+        version = f"=={written.read_text().strip()}" if written.is_file() else ""
+        raise MissingExtra(
+            f"Reading {path} needs autogluon.tabular, not installed here; `pip install 'autogluon.tabular{version}'` "
+            "brings it, best with the extra [all] for every library of its models."
+        )
+    from autogluon.tabular import TabularPredictor
+
+    return _read(path, lambda: TabularPredictor.load(str(path), verbosity=0))
 
 
 def _load_skops(path: Path, types: set[str]) -> Any:

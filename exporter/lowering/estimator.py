@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from triton_regressors.exporter.boosters import fitted
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.lowering.registry import find_answers, takes_own_code
+from triton_regressors.exporter.lowering.registry import find_answers, find_names, takes_own_code
 from triton_regressors.tables.frames import has_names
 
 INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
@@ -30,6 +30,9 @@ def feature_names(estimator: Any) -> list[str] | None:
         return None
     if names is not None:
         return [str(name) for name in names]
+    naming = find_names(estimator)
+    if naming is not None:
+        return naming(estimator)
     if hasattr(estimator, "feature_names_"):
         return fitted.column_names(estimator)
     # An estimator that hands its rows on to CatBoost has no names itself.

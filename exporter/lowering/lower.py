@@ -17,6 +17,7 @@ from triton_regressors.exporter.lowering.decision_tables import tabulate
 from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, table_names
 from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.memory import hand_back
+from triton_regressors.exporter.lowering.registry import find_names
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
 from triton_regressors.exporter.lowering.tables import Tables
@@ -221,6 +222,9 @@ def _stated_width(estimator: Any) -> int | None:
     """Return how many features an estimator states that it takes, or its first part that knows the number."""
     if isinstance(estimator, IsotonicRegression):
         return 1
+    naming = find_names(estimator)
+    if naming is not None:
+        return len(naming(estimator))
     try:
         return fitted.width(estimator)
     except (AttributeError, TypeError):

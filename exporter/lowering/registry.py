@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 Lowering = Callable[[Any, "Value", "Builder"], "Value | dict[str, Value]"]
 Inverse = Callable[[Any, "Value", "Builder"], "Value"]
 Answering = Callable[[Any, Any, Sequence[str]], dict[str, Any]]
+Naming = Callable[[Any], "list[str]"]
 _AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
 
 UNRELATED = re.compile(
@@ -88,6 +89,7 @@ _LOWERINGS = _Table("inverse_transform")
 _TRANSFORMS = _Table("predict", "inverse_transform")
 _INVERSES = _Table("predict", "transform")
 _ANSWERS = _Table("inverse_transform")
+_NAMES = _Table()
 _REFUSALS = _Table()
 
 OURS = "triton_regressors.exporter.estimators."
@@ -163,6 +165,14 @@ def answers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     return _register(_ANSWERS, classes)
 
 
+def names_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function that returns the names of the columns that these estimators were fitted on.
+
+    It is needed for classes without scikit-learn's `feature_names_in_`.
+    """
+    return _register(_NAMES, classes)
+
+
 def refuses(reason: str, instead: str, *classes: type | str) -> None:
     """Say in one clause why these classes cannot have a lowering, and in one sentence what to do instead."""
     _REFUSALS.update(dict.fromkeys(classes, (reason, instead)))
@@ -201,6 +211,13 @@ def find_answers(estimator: Any) -> Answering | None:
     _load_lowerings()
     base = _ANSWERS.base(estimator)
     return None if base is None or _overridden(estimator, base, _ANSWERS.apart) is not None else _ANSWERS.of(base)
+
+
+def find_names(estimator: Any) -> Naming | None:
+    """Return the function that names the columns of an estimator's class, or None."""
+    _load_lowerings()
+    base = _NAMES.base(estimator)
+    return None if base is None else _NAMES.of(base)
 
 
 def lowerings() -> dict[str, Lowering]:

@@ -21,6 +21,9 @@ BOOSTER_FILES = (".cbm", ".json", ".txt", ".ubj")
 MODEL_FILES = (".skops", *PICKLES, *BOOSTER_FILES)
 """The suffixes of files of fitted estimators."""
 
+PREDICTOR_FILE = "predictor.pkl"
+"""The file by which a directory is known to hold a predictor of AutoGluon."""
+
 LARGEST_MB = 1024
 """Megabytes that a `.skops` file may unpack to; 2.5 million nodes of trees are 200."""
 

@@ -26,7 +26,14 @@ from triton_regressors.commands.model_file import (
     read_model,
     read_rows,
 )
-from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, LARGEST_MB, MODEL_FILES
+from triton_regressors.defaults import (
+    DEFAULT_PRECISION,
+    DEFAULT_REPOSITORY,
+    DEFAULT_TOLERANCE,
+    LARGEST_MB,
+    MODEL_FILES,
+    PREDICTOR_FILE,
+)
 from triton_regressors.extras import require
 
 if TYPE_CHECKING:
@@ -171,7 +178,7 @@ def _find(what: Path, repository: Path, version: int | None) -> Entry | None:
     from triton_regressors.kernels.entry import find_entry, versions
     from triton_regressors.kernels.format.errors import PlanError
 
-    if os.path.isfile(what):  # False, without an error, for a name that is too long
+    if os.path.isfile(what) or os.path.isfile(what / PREDICTOR_FILE):  # False for a name that is too long
         return None
     for directory in (what, repository / what):
         if os.path.isdir(directory) and versions(directory):

@@ -15,6 +15,8 @@ from sklearn.linear_model import Ridge
 from tests.exporter.catalogue.cases import CASES
 from triton_regressors import ExportError
 from triton_regressors.defaults import MODEL_FILES
+from triton_regressors.errors import MissingExtra
+from triton_regressors.exporter.files import loading
 from triton_regressors.exporter.files.loading import load_estimator
 
 X = np.random.default_rng(0).normal(size=(30, 3))
@@ -124,6 +126,17 @@ def test_a_class_that_is_not_there_gets_what_to_do(tmp_path, monkeypatch, module
 def test_a_directory_gets_one_sentence(tmp_path):
     with pytest.raises(ExportError, match="is a directory"):
         load_estimator(tmp_path)
+
+
+def test_a_directory_of_autogluon_has_to_be_trusted_and_needs_autogluon(tmp_path, monkeypatch):
+    (tmp_path / "predictor.pkl").write_bytes(b"")
+    (tmp_path / "version.txt").write_text("1.6.3")
+    for path in (tmp_path, tmp_path / "predictor.pkl"):
+        with pytest.raises(ExportError, match=r"holds pickles of AutoGluon, .* say --trust-pickle"):
+            load_estimator(path)
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"`pip install 'autogluon\.tabular==1\.6\.3'` brings it"):
+        load_estimator(tmp_path, trust_pickle=True)
 
 
 UNREADABLE = {"sgd-sparse", "columns-callable"}  # skops writes a one-dimensional sparse coef_ and a lambda, no more
