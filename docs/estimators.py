@@ -16,10 +16,10 @@ These {count} estimators and transformers have a lowering: those of scikit-learn
 category_encoders, feature_engine, glum, InterpretML, NGBoost, pyGAM, quantile-forest and statsmodels, and
 [AutoGluon's predictors](autogluon.md). A Pipeline, a ColumnTransformer, a search, an ensemble or a chain of them is
 exported whole, as one entry. [coverage.md](coverage.md) has them with their options in over a thousand cases, each
-measured with its numbers in FP32 and in FP64 against `predict` on the float64 rows as given, beside the results of other
-converters. A subclass is exported as its base if it overrides nothing that its base computes with. Any other class, and
-any function of your own, is [traced](own_code.md): what it computes becomes part of the entry, or the error names the
-line that cannot be. [extending.md](extending.md) says how to export an estimator of your own by hand.
+measured with its numbers in FP32 and in FP64 against `predict` on the float64 rows as given, beside the results of
+other converters. A subclass is exported as its base if it overrides nothing that its base computes with. Any other
+class, and any function of your own, is [traced](own_code.md): what it computes becomes part of the entry, or the error
+names the line that cannot be. [extending.md](extending.md) says how to export an estimator of your own by hand.
 
 {table}
 
