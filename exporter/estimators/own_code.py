@@ -46,7 +46,7 @@ def trace_own_code(estimator: Any, x: Value, builder: Builder, method: str, why:
         raise builder.refuse(estimator, "it is not fitted; call fit first") from error
     except NotTraced as error:
         reason, _, instead = why.partition(". ")
-        if not names and not len(builder.profile.dtypes):
+        if " it raises " in str(error) and not names and not len(builder.profile.dtypes):
             instead = f"If it takes a DataFrame, give one as sample (--sample). {instead}"
         said = f"{reason}, and {error}. {instead}" if _is_users(type(estimator)) else why
         raise ExportError(f"Cannot export {builder.subject(estimator)}: {said}") from error

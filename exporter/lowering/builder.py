@@ -205,9 +205,10 @@ class Builder:
         return self.rounded(z, self.subject(transformer), float32_columns(rows, z.width))
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:
-        if not isinstance(lowering, registry.OwnCode):
-            self._check_fitted(estimator)
-        elif self._misfit is not None:  # own code may keep nothing of a fit, and is not run on a guess
+        own = isinstance(lowering, registry.OwnCode)
+        if not own or registry.registered_base(estimator, "predict") is not None:
+            self._check_fitted(estimator)  # own code alone may keep nothing of a fit
+        if own and self._misfit is not None:  # it is not run on a guess
             raise self._misfit
         expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
         if expected != x.width:
