@@ -83,8 +83,8 @@ autogluon: .venv-autogluon/.ready  ## Export AutoGluon's predictors, in an envir
 	$(PYTHON) -m venv .venv-autogluon
 	.venv-autogluon/bin/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0 triton==3.7.1
 	.venv-autogluon/bin/python -m pip install --quiet --no-compile -c constraints.txt --editable '.[export,parquet]' \
-		catboost lightgbm xgboost-cpu pytest pytest-timeout hypothesis threadpoolctl \
-		'autogluon.tabular[skl2onnx]==1.6.3'
+		autogluon.tabular==1.6.3 catboost lightgbm xgboost-cpu pytest pytest-timeout hypothesis \
+		'skl2onnx<1.21' 'onnx<1.23' 'onnxruntime<1.24' threadpoolctl
 	.venv-autogluon/bin/python -m pip install --quiet --no-compile --no-deps fastai==2.8.7 fastcore==1.14.5 \
 		fasttransform==0.0.4 fastprogress==1.0.5 fastdownload==0.0.8 plum-dispatch==2.10.1 beartype==0.23.1 cloudpickle
 	@touch $@

@@ -88,12 +88,12 @@ class _Stack:
         for child in children:
             with self._builder.at(child.name):
                 values.append(self._member(child, table))
-        return values[0] if len(values) == 1 else self._sum(values, "add", ())
+        return self._sum(values, "add", ())
 
     def _features(self, model: Any, table: Table) -> Table:
         """Return the columns that a model selects by name."""
         if getattr(model, "_model_specific_feature_generators", None) not in (None, "NOTSET"):
-            raise self._refuse(model, "it has a feature generator of its own (ag.model_specific_feature_generator)")
+            raise self._refuse(model, "which has a feature generator of its own (ag.model_specific_feature_generator)")
         return table.select(model.features, self._builder)
 
     def _member(self, model: Any, table: Table) -> Value:
@@ -128,6 +128,8 @@ class _Stack:
         the last one is divided by their number.
         """
         count = len(values)
+        if count == 1 and (how == "add" or weights[0] == 1.0):
+            return values[0]
         program: list[Instruction] = [("float32", f"x{place}") for place in range(count)]
         if how == "multiply":
             program += [("multiply", f"v{place}", f"c{place}") for place in range(count)]
@@ -137,8 +139,6 @@ class _Stack:
             program += _added([f"v{place}" for place in range(count)], len(program), ("float32",))
             program.append(("divide", f"v{len(program) - 1}", "c0"))
             constants = np.array([float(count)])
-        if program == [("float32", "x0")]:
-            return values[0]
         columns = np.arange(count, dtype=np.int32)
         one = np.array([1], dtype=np.int32)
         return self._builder.add(
