@@ -146,12 +146,7 @@ UNWRITABLE = {
     *(name for name in CASES if name.startswith("ce-") and name != "ce-nothing"),
 }
 OTHER_LIBRARIES = (
-    "feature_engine.",
-    "glum.",
-    "interpret.",
-    "ngboost.",
-    "pygam.",
-    "quantile_forest.",
+    *("category_encoders.", "feature_engine.", "glum.", "interpret.", "ngboost.", "pygam.", "quantile_forest."),
     "sklearn.metrics.",
 )
 
