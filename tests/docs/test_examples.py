@@ -27,8 +27,8 @@ def test_a_page_prints_what_it_shows(path, request):
 def test_these_blocks_are_not_run_and_no_others():
     """Marks of examples that do not run: pip, Docker, another machine, long measurements, and a user's own module."""
     assert Counter(name for name, _ in LEFT_OUT) == {
-        "README.md": 1, "autogluon.md": 1, "deployment.md": 4, "extending.md": 1, "in_process.md": 1, "installation.md": 3,
-        "scoring.md": 3, "serving.md": 1,
+        "README.md": 1, "autogluon.md": 1, "deployment.md": 4, "extending.md": 1, "in_process.md": 1,
+        "installation.md": 3, "scoring.md": 3, "serving.md": 1,
     }  # fmt: skip
 
 
