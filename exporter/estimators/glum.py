@@ -33,7 +33,7 @@ def lower_generalised_linear(estimator: Any, x: Value, builder: Builder) -> Valu
         raise builder.refuse(estimator, f"its link is {name}; supported: {', '.join([*FUNCTIONS, 'TweedieLink'])}")
     y = builder.affine(x, estimator.coef_, estimator.intercept_)
     if name == "TweedieLink" and link.power not in (0, 1):
-        return builder.add(Combine("sum", exponent=1 / (1 - link.power)), y)
+        return builder.add(Combine("sum", exponent=float(1 / (1 - link.power))), y)
     functions = FUNCTIONS.get(name, ("exp",) if getattr(link, "power", 0) == 1 else ())
     for function in functions:
         y = builder.elementwise(y, function)

@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor, RandomTreesEmbedding
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
+from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.builder import Builder, Value
-from triton_regressors.exporter.lowering.registry import find_lowering, lowers
+from triton_regressors.exporter.lowering.registry import OwnCode, find_lowering, lowers
 from triton_regressors.exporter.lowering.soundness import NO_CHILD
 from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, note_thresholds
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
@@ -54,7 +55,10 @@ def are_trees(estimators: Sequence[Any], builder: Builder) -> bool:
     plain = True
     for index, estimator in enumerate(estimators):
         with builder.at(f"estimators_[{index}]"):
-            plain = find_lowering(estimator, builder.subject(estimator)) is lower_tree and plain
+            lowering = find_lowering(estimator, builder.subject(estimator))
+            if isinstance(lowering, OwnCode):  # a forest's sums take trees alone
+                raise ExportError(f"Cannot export {builder.subject(estimator)}: {lowering.why}")
+            plain = lowering is lower_tree and plain
     return plain
 
 

@@ -205,7 +205,7 @@ def _publish(
             values[key] = prefix[value]
             spreads[key] = units(CASES[name].expected()[output]).tolist()
             question.outputs[key] = (name, output)
-    plan = Plan(inputs.n_features, tuple(steps), values, inputs.dtype)
+    plan = Plan(inputs.n_features, tuple(steps), values, inputs.matrix_dtype)
     golden = Golden(row, run_plan(plan, row))  # proves no more than that the entry runs: each case is asked for its own
     written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
     if inputs != _plain(inputs):  # the columns are found by name

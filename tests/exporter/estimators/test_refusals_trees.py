@@ -33,7 +33,7 @@ class Home(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        return X[:, 0] * 0 + self.mean_
+        return np.sort(X[:, 0]) * 0 + self.mean_
 
 
 def refusal(estimator: object) -> str:
@@ -46,11 +46,11 @@ def test_parts_without_a_lowering_are_named() -> None:
     boosted = AdaBoostRegressor(Home(), n_estimators=2, random_state=0).fit(X, y)
     assert refusal(boosted).startswith(
         "Cannot export Home (step 'estimators_[0]'): no lowering is registered for it (its class is "
-        f"{Home.__module__}.Home)."
+        f"{Home.__module__}.Home)"
     )
     gradient = GradientBoostingRegressor(n_estimators=2, init=Home()).fit(X, y)
     assert refusal(gradient).startswith(
-        f"Cannot export Home (step 'init_'): no lowering is registered for it (its class is {Home.__module__}.Home)."
+        f"Cannot export Home (step 'init_'): no lowering is registered for it (its class is {Home.__module__}.Home)"
     )
 
 
@@ -62,7 +62,7 @@ def test_trees_that_are_not_fitted() -> None:
 
 class CappedTree(DecisionTreeRegressor):
     def predict(self, X: Any, check_input: bool = True) -> Any:
-        return np.minimum(super().predict(X, check_input), 100.0)
+        return np.sort(super().predict(X, check_input))
 
 
 class AppliedTree(ExtraTreeRegressor):
