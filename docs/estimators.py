@@ -31,7 +31,7 @@ of errors against `predict` on the same float64 table.
 def page() -> str:
     """Return the page: a table of every class that has a lowering, by its file in estimators/."""
     families: dict[str, list[str]] = {}
-    found = registry.lowerings()
+    found = {name: own for name, own in registry.lowerings().items() if own.__module__.startswith(registry.OURS)}
     for name, lowering in found.items():
         module = lowering.__module__.rpartition(".")[2]
         families.setdefault(module, []).append(name.rpartition(".")[2])
