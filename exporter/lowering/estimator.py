@@ -48,11 +48,17 @@ def table_names(estimator: Any, sample: Any | None) -> list[str] | None:
     A class of the user's own seldom keeps the names of the columns that it was fitted on.
     """
     names = feature_names(estimator)
-    if names is not None or not has_names(sample) or isinstance(estimator, type):
+    if names is not None or sample is None or not has_names(sample) or not named_by_sample(estimator):
         return names
+    return [str(name) for name in sample.columns]
+
+
+def named_by_sample(estimator: Any) -> bool:
+    """Return whether own code takes an estimator's rows first and has not kept their columns' names."""
+    if isinstance(estimator, type) or feature_names(estimator) is not None:
+        return False
     first = _first_part(estimator)
-    kept = hasattr(first, "n_features_in_") or not (takes_own_code(first) or isinstance(first, FunctionTransformer))
-    return None if kept or sample is None else [str(name) for name in sample.columns]
+    return not hasattr(first, "n_features_in_") and (takes_own_code(first) or isinstance(first, FunctionTransformer))
 
 
 def _first_part(estimator: Any) -> Any:

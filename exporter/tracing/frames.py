@@ -290,11 +290,7 @@ def _fillna(self: Any, value: Any = None, *, axis: Any = None, inplace: bool = F
             return own.expression(x)  # its column holds no missing value
         return own.where(own.missing(x), filling, x)
 
-    return _each(self, each, _aligned(value))
-
-
-def _aligned(value: Any) -> Any:
-    return unframed(value)
+    return _each(self, each, unframed(value))
 
 
 def _clip(self: Any, lower: Any = None, upper: Any = None, *, axis: Any = None, inplace: bool = False, **_: Any) -> Any:
@@ -674,7 +670,9 @@ def _loc_getitem(original: Callable[..., Any]) -> Callable[..., Any]:
         if not holds_cells(mask):
             return original(self, key)
         if isinstance(key, tuple) and not hasattr(mask, "columns"):
-            return self.obj[key[1]]  # a right-hand side: only the rows of the mask are assigned
+            found = self.obj[key[1]]  # aligned with all rows, the others are missing
+            if found.ndim == 1:
+                return _where(found, mask)
         raise Untraceable("it keeps the rows for which a condition holds (.loc)")
 
     return method

@@ -7,7 +7,7 @@ operations of their own; what they read is computed before them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ class Lowered:
             parts.append((tabled, self._builder.computed(value, self._x, compute, transformer, inputs)))
         together = self._builder.concatenate([value for _, value in parts])
         order = [root for part, _ in parts for root in part]
-        wanted = [_pop(order, root) for root in roots]
+        wanted = [order.index(root) for root in roots]
         return together if wanted == list(range(together.width)) else self._builder.columns(together, wanted)
 
     # Operations of their own
@@ -201,7 +201,7 @@ class Lowered:
         parts.append(self._step(waiting))
         value = self._builder.concatenate([part for _, part in parts])
         order = [root for part, _ in parts for root in part]
-        wanted = [_pop(order, root) for root in roots]
+        wanted = [order.index(root) for root in roots]
         return value if wanted == list(range(value.width)) else self._builder.columns(value, wanted)
 
     def _step(self, roots: Sequence[Expression]) -> tuple[list[Expression], Value]:
@@ -260,11 +260,6 @@ class _Source:
 
     def column(self, expression: Expression) -> int:
         return self.columns[expression]
-
-
-def _pop(order: list[Expression], root: Expression) -> int:
-    """Return the first place of an expression."""
-    return order.index(root)
 
 
 def _together(answers: Sequence[Expression]) -> list[list[Expression]]:
@@ -347,8 +342,3 @@ def _turn(expression: Expression, directions: list[int | None]) -> int | None:
         if constant.constant and (name == "multiply" or moving == 0) and constant.arguments[0] != 0:
             return (directions[moving] or 0) * (1 if constant.arguments[0] > 0 else -1)
     return None
-
-
-def closed_columns(closed: Iterable[int], x: Value) -> list[int]:
-    """Return the features of the input behind some columns of `x`."""
-    return [x.features[column] for column in closed if x.features and x.features[column] >= 0]

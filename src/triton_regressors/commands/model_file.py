@@ -107,20 +107,21 @@ def read_rows(path: Path, estimator: Any) -> Any:
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.exporter.errors import ExportError
-        from triton_regressors.exporter.lowering.estimator import feature_names, table_names
+        from triton_regressors.exporter.lowering.estimator import named_by_sample, table_names
         from triton_regressors.exporter.lowering.lower import written_columns
         from triton_regressors.tables.errors import raised_as
         from triton_regressors.tables.files import read_dates, read_table, read_typed
         from triton_regressors.tables.frames import has_names
     with raised_as(RowsError):
-        typed = read_typed(path) if path.suffix.lower() == ".csv" and path.is_file() else None
+        written = path.suffix.lower() == ".csv"
+        typed = read_typed(path) if written and named_by_sample(estimator) else None
         names = table_names(estimator, typed)
         if names is None:
             return read_table(path)
         try:
-            strings, zones = written_columns(estimator, None if feature_names(estimator) else typed)
-        except ExportError:  # of own code, whose columns no fit describes
             strings, zones = written_columns(estimator, typed)
+        except ExportError:  # of own code, whose columns no fit describes
+            strings, zones = written_columns(estimator, read_typed(path) if written else None)
         table = read_table(path, {**strings, **dict.fromkeys(zones, float("nan"))} or None, names)
         if zones and has_names(table):
             read_dates(table, path, zones)
