@@ -1,0 +1,424 @@
+"""Methods of pandas' columns and tables that look at values, for those that hold cells."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from triton_regressors.exporter.tracing import cells
+from triton_regressors.exporter.tracing.algebra import misused
+from triton_regressors.exporter.tracing.cells import (
+    Cell,
+    algebra,
+    as_cells,
+    holds_cells,
+    mapped,
+    of,
+    row_of,
+)
+from triton_regressors.exporter.tracing.expressions import (
+    BOOLEAN,
+    DATE,
+    FLOAT,
+    INTEGER,
+    SINGLE,
+    TEXT,
+    Expression,
+    Kind,
+)
+from triton_regressors.exporter.tracing.numpy_functions import unframed
+from triton_regressors.exporter.tracing.refusal import Untraceable
+
+ROW_REMOVING = ("dropna", "drop_duplicates", "query", "sample", "nlargest", "nsmallest", "sort_values")
+OVER_ROWS = (
+    *("rolling", "expanding", "ewm", "shift", "diff", "pct_change", "groupby", "rank", "quantile", "describe", "corr"),
+    *("cumsum", "cumprod", "cummax", "cummin", "ffill", "bfill", "interpolate", "value_counts", "unique", "nunique"),
+    *("mode", "median", "duplicated", "resample", "pivot", "melt", "merge", "join", "factorize", "idxmax", "idxmin"),
+)
+"""Methods whose answer for a row depends on other rows."""
+
+
+def like(found: Any, frame: Any) -> Any:
+    """Return an array as a column or a table with the labels of another."""
+    if np.ndim(found) == 1:
+        index = frame.index
+        return pd.Series(
+            np.asarray(found).view(np.ndarray), index=index, name=getattr(frame, "name", None), dtype=object
+        )
+    if np.ndim(found) == 2 and hasattr(frame, "columns"):
+        return pd.DataFrame(found.view(np.ndarray), index=frame.index, columns=frame.columns, dtype=object)
+    return found
+
+
+def each_cell(frame: Any, function: Callable[..., Expression], *others: Any) -> Any:
+    """Return a function of each cell of a column or a table."""
+    return like(mapped(function, unframed(frame), *others), frame)
+
+
+def refusing(name: str) -> Callable[..., Any]:
+    """Return a method that refuses to change rows or to look at others."""
+
+    def method(self: Any, *_: Any, **__: Any) -> Any:
+        if name in ROW_REMOVING:
+            raise Untraceable(
+                f"it calls {name}, which changes the rows", "An entry answers every row that it is sent, in order"
+            )
+        raise Untraceable(
+            f"it calls {name}, whose result depends on other rows",
+            "Compute such numbers in fit and keep them as attributes",
+        )
+
+    return method
+
+
+def _isna(self: Any) -> Any:
+    return each_cell(self, algebra().missing)
+
+
+def _notna(self: Any) -> Any:
+    return each_cell(self, lambda x: algebra().unary("logical_not", algebra().missing(x)))
+
+
+def _fillna(self: Any, value: Any = None, *, axis: Any = None, inplace: bool = False, **_: Any) -> Any:
+    if inplace:
+        raise Untraceable("it calls fillna with inplace=True", "Assign its result")
+    if hasattr(self, "columns") and (isinstance(value, Mapping) or (hasattr(value, "iloc") and value.ndim == 1)):
+        found = self.copy()
+        for name in value.keys():  # noqa: SIM118 (a Series iterates over its values)
+            if name in found.columns:
+                found[name] = (
+                    _fillna(found[name], value[name]) if holds_cells(found[name]) else found[name].fillna(value[name])
+                )
+        return found
+
+    def each(x: Any, filling: Any) -> Expression:
+        own, kind = algebra(), algebra().expression(x).kind
+        if kind.name == TEXT and isinstance(filling, str):
+            return own.text_call(x, "fillna", lambda series: series.fillna(filling), filling, safe=True)
+        if kind.name in (INTEGER, BOOLEAN):
+            return own.expression(x)  # its column holds no missing value
+        return own.where(own.missing(x), filling, x)
+
+    return each_cell(self, each, unframed(value))
+
+
+def _clip(self: Any, lower: Any = None, upper: Any = None, *, axis: Any = None, inplace: bool = False, **_: Any) -> Any:
+    own, found = algebra(), unframed(self)
+    # pandas keeps a missing value, and a missing limit is none
+    if lower is not None:
+        found = mapped(lambda x, low: own.where(own.binary("less", x, low), low, x), found, unframed(lower))
+    if upper is not None:
+        found = mapped(lambda x, high: own.where(own.binary("greater", x, high), high, x), found, unframed(upper))
+    return like(found, self)
+
+
+def where(self: Any, cond: Any, other: Any = np.nan, **_: Any) -> Any:
+    """Return `self` where a condition holds, else the other values."""
+    condition = cond(self) if callable(cond) else cond
+    other = other(self) if callable(other) else other
+    return each_cell(self, lambda x, c, o: algebra().where(c, x, o), unframed(condition), unframed(other))
+
+
+def mask(self: Any, cond: Any, other: Any = np.nan, **_: Any) -> Any:
+    """Return the other values where a condition holds, else `self`."""
+    condition = cond(self) if callable(cond) else cond
+    other = other(self) if callable(other) else other
+    return each_cell(self, lambda x, c, o: algebra().where(c, o, x), unframed(condition), unframed(other))
+
+
+def _isin(self: Any, values: Any) -> Any:
+    if isinstance(values, Mapping) or (hasattr(values, "iloc") and values.ndim == 2):
+        raise Untraceable("it calls isin with values for each column")
+    wanted = list(values)
+
+    def each(x: Any) -> Expression:
+        own = algebra()
+        value = own.expression(x)
+        if value.kind.name == TEXT:
+            return own.text_call(
+                value, "isin", lambda series: series.isin(wanted), tuple(wanted), kind=BOOLEAN, safe=True
+            )
+        found = [
+            own.missing(value) if one != one else own.binary("equal", value, one)
+            for one in wanted
+            if not isinstance(one, str)
+        ]
+        if value.kind.assumed and len(found) < len(wanted):
+            raise misused(value, "strings")
+        return own.folded("logical_or", found) if found else own.expression(False)
+
+    return each_cell(self, each)
+
+
+def _map(self: Any, func: Any, na_action: Any = None, **kwargs: Any) -> Any:
+    if hasattr(self, "columns"):
+        return self.apply(lambda column: _map(column, func, na_action, **kwargs))
+    if isinstance(func, Mapping) or hasattr(func, "iloc"):
+        return each_cell(self, lambda x: _looked_up(x, func))
+    return _each_value(self, functools.partial(func, **kwargs) if kwargs else func, na_action)
+
+
+def _looked_up(x: Any, table: Any) -> Expression:
+    """Return the entry of a dictionary, or of a Series by its index, for a value; a missing one for unknown values."""
+    own = algebra()
+    value = own.expression(x)
+    entries = dict(table.items())
+    results = [entry for entry in entries.values() if entry == entry and entry is not None]
+    texts = bool(results) and all(isinstance(entry, str) for entry in results)
+    if value.kind.name == TEXT:
+        return own.text_call(
+            value,
+            "map",
+            lambda series: series.map(table),
+            tuple(map(repr, entries.items())),
+            kind=TEXT if texts else FLOAT,
+            safe=True,
+        )
+    if any(isinstance(key, str) for key in entries) and value.kind.assumed:
+        raise misused(value, "strings")
+    if texts:
+        names = tuple(dict.fromkeys(results))
+        numbers = {key: float(names.index(entry)) for key, entry in entries.items() if isinstance(entry, str)}
+        return own.graph.make("text_of", number_of(value, numbers), names, kind=Kind(TEXT, "object"))
+    return number_of(value, {key: np.nan if entry is None else float(entry) for key, entry in entries.items()})
+
+
+def number_of(value: Expression, entries: Mapping[Any, float]) -> Expression:
+    """Return the number that a table has for a number, NaN for one that it does not have."""
+    missing = [entry for key, entry in entries.items() if key != key]
+    known = {float(key): entry for key, entry in entries.items() if key == key and not isinstance(key, str)}
+    keys = np.array(sorted(known), dtype=np.float64)
+    table = np.array([*(known[key] for key in keys.tolist()), missing[0] if missing else np.nan, np.nan])
+    return algebra().graph.make("lookup", value, keys, table, kind=Kind(FLOAT))
+
+
+def _each_value(self: Any, function: Callable[..., Any], na_action: Any = None) -> Any:
+    """Return a function of single values applied to each cell of a column; of strings it is asked string by string."""
+
+    def each(x: Any) -> Any:
+        own = algebra()
+        if isinstance(x, Cell) and x.expression.kind.name == TEXT:
+            kind = own.text_call(x.expression, "map", lambda s: s.map(function, na_action), id(function), kind=None)
+            return Cell(kind, x.row)
+        result = cells.explored(functools.partial(function, x))
+        if not isinstance(result, Cell):
+            result = Cell(own.expression(result), row_of((x,)))
+        if na_action == "ignore":
+            return Cell(own.where(own.missing(of(x)), np.nan, result.expression), result.row)
+        return result
+
+    found = np.frompyfunc(each, 1, 1)(unframed(self).view(np.ndarray))
+    return like(as_cells(found), self)
+
+
+def _apply(self: Any, func: Any, args: Any = (), **kwargs: Any) -> Any:
+    if isinstance(func, np.ufunc):
+        return func(self)
+    if isinstance(func, str):
+        return getattr(self, func)(*args, **kwargs)
+    return _each_value(self, functools.partial(func, *args, **kwargs) if args or kwargs else func)
+
+
+def apply_rows(
+    self: Any, func: Any, axis: Any = 0, raw: bool = False, result_type: Any = None, args: Any = (), **kwargs: Any
+) -> Any:
+    """Return what a function makes of each row of a table, or of each column."""
+    if isinstance(func, np.ufunc):
+        return func(self)
+    if axis in (0, "index"):
+        columns = {name: func(self[name], *args, **kwargs) for name in self.columns}
+        if any(not hasattr(column, "iloc") for column in columns.values()):
+            raise Untraceable("it applies a function over rows (DataFrame.apply with axis=0)")
+        return pd.DataFrame(columns)
+    table = unframed(self).view(np.ndarray)
+
+    def of_row(row: np.ndarray) -> Any:
+        return func(as_cells(row) if raw else pd.Series(row, index=self.columns, dtype=object), *args, **kwargs)
+
+    rows = [cells.explored(functools.partial(of_row, row)) for row in table]
+    if isinstance(rows[0], pd.Series):
+        return pd.DataFrame([list(row._values) for row in rows], index=self.index, columns=rows[0].index, dtype=object)
+    if isinstance(rows[0], list | tuple | np.ndarray):
+        if result_type != "expand" and not isinstance(rows[0], np.ndarray):
+            raise Untraceable("it makes lists of cells (DataFrame.apply)", 'Give apply result_type="expand"')
+        return pd.DataFrame([list(row) for row in rows], index=self.index, dtype=object)
+    found = np.empty(len(rows), dtype=object)
+    found[:] = [
+        row if isinstance(row, Cell) else Cell(algebra().expression(row), place) for place, row in enumerate(rows)
+    ]
+    return pd.Series(found, index=self.index, dtype=object)
+
+
+def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) -> Any:
+    if more.get("regex") or more.get("inplace"):
+        raise Untraceable("it calls replace with regex or inplace")
+    if isinstance(to_replace, Mapping):
+        pairs = list(to_replace.items())
+        if any(isinstance(new, Mapping) for _, new in pairs):
+            found = self.copy()
+            for name, inner in pairs:
+                found[name] = found[name].replace(inner)
+            return found
+    elif isinstance(to_replace, list | tuple):
+        news = value if isinstance(value, list | tuple) else [value] * len(to_replace)
+        pairs = list(zip(to_replace, news, strict=True))
+    else:
+        pairs = [(to_replace, value)]
+
+    def each(x: Any) -> Expression:
+        own = algebra()
+        old = own.expression(x)
+        if old.kind.name == TEXT:
+            table = dict(pairs)
+            return own.text_call(
+                old,
+                "replace",
+                lambda series: series.map(lambda text: table.get(text, text)),
+                tuple(map(repr, pairs)),
+                safe=True,
+            )
+        found = old
+        for key, new in reversed(pairs):
+            if isinstance(key, str):
+                continue
+            test = own.missing(old) if key != key or key is None else own.binary("equal", old, key)
+            found = own.where(test, new, found)
+        return found
+
+    return each_cell(self, each)
+
+
+def _astype(self: Any, dtype: Any, *_: Any, **__: Any) -> Any:
+    if isinstance(dtype, Mapping):
+        found = self.copy()
+        for name, one in dtype.items():
+            found[name] = found[name].astype(one)
+        return found
+
+    def each(x: Any) -> Expression:
+        own = algebra()
+        value, name = own.expression(x), str(getattr(dtype, "__name__", dtype))
+        if value.kind.name == TEXT:
+            if name in ("str", "string", "category", "object") or isinstance(
+                dtype, pd.CategoricalDtype | pd.StringDtype
+            ):
+                return value
+            return own.text_call(value, "astype", lambda series: series.astype(dtype), name, kind=FLOAT)
+        if name in ("category", "object"):
+            return value
+        if name in ("str", "string") or isinstance(dtype, pd.StringDtype):
+            raise misused(value, "strings") if value.kind.assumed else Untraceable("it makes text of numbers (astype)")
+        if value.kind.name == DATE and name.startswith("datetime64"):
+            return value
+        if value.kind.name == DATE and name in ("int64", "int"):
+            return _whole_time(value)
+        return own.cast(value, _kind_of(dtype))
+
+    return each_cell(self, each)
+
+
+def _whole_time(value: Expression) -> Expression:
+    """Return a date as the integer that pandas keeps: a count of the column's unit since 1970."""
+    own = algebra()
+    unit = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}[value.kind.unit or "us"]
+    if unit >= 1:
+        return own.graph.make("floor_divide", value, own.graph.constant(unit, Kind(INTEGER)), kind=Kind(INTEGER))
+    return own.graph.make("multiply", value, own.graph.constant(1000.0, Kind(INTEGER)), kind=Kind(INTEGER))
+
+
+def _kind_of(dtype: Any) -> str:
+    try:
+        kind = np.dtype(str(dtype).lower() if isinstance(dtype, pd.api.extensions.ExtensionDtype) else dtype)
+    except TypeError:
+        raise Untraceable(f"it casts a column to {dtype}") from None
+    if kind.kind == "b":
+        return BOOLEAN
+    if kind.kind in "iu":
+        return INTEGER
+    if kind.kind == "f" and kind.itemsize in (4, 8):
+        return SINGLE if kind.itemsize == 4 else FLOAT
+    raise Untraceable(f"it casts a column to {dtype}")
+
+
+def _round(self: Any, decimals: int = 0, *_: Any, **__: Any) -> Any:
+    return like(cells.rounded(unframed(self), decimals), self)
+
+
+def _to_numpy(self: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
+    found = unframed(self)
+    return found if dtype is None else cells.cast(found, dtype)
+
+
+def _no_eval(self: Any, expr: str, *_: Any, **__: Any) -> Any:
+    raise Untraceable("it calls DataFrame.eval", 'Write the expression in Python, as in df["a"] * df["b"]')
+
+
+# Reductions
+
+
+def _reduction(name: str) -> Callable[..., Any]:
+    def method(self: Any, axis: Any = None, skipna: bool = True, numeric_only: bool = False, **more: Any) -> Any:
+        over_rows = self.ndim == 1 or axis in (None, 0, "index")
+        table = self
+        if numeric_only and self.ndim == 2:
+            table = self.select_dtypes("number")
+        values = unframed(table)
+        ddof = more.get("ddof", 1)
+        return _reduced(name, values, 0 if over_rows else 1, skipna, ddof, self.index if not over_rows else None)
+
+    return method
+
+
+def _reduced(name: str, values: Any, axis: int, skipna: bool, ddof: int, index: Any) -> Any:
+    missing = np.isnan(values)
+    if name in ("sum", "mean", "std", "var", "sem", "prod"):
+        neutral = 1.0 if name == "prod" else 0.0
+        kept = np.where(missing, neutral, values) if skipna else values
+        count = np.sum(~missing, axis=axis) if skipna else values.shape[axis]
+        found = np.prod(kept, axis=axis) if name == "prod" else np.sum(kept, axis=axis)
+        if name in ("mean", "std", "var", "sem"):
+            found = found / count
+        if name in ("std", "var", "sem"):
+            mean = found if axis == 0 else found[:, None]
+            squares = (values - mean) ** 2
+            squares = np.where(missing, 0.0, squares) if skipna else squares
+            found = np.sum(squares, axis=axis) / (count - ddof)
+            if name == "std":
+                found = np.sqrt(found)
+            elif name == "sem":
+                found = np.sqrt(found) / np.sqrt(count)
+    elif name in ("min", "max"):
+        fold = {("min", True): np.fmin, ("max", True): np.fmax, ("min", False): np.minimum, ("max", False): np.maximum}
+        found = fold[name, skipna].reduce(values, axis=axis)
+    elif name == "count":
+        found = np.sum(~missing, axis=axis)
+    else:
+        found = getattr(np, name)(np.where(missing, name == "all", values) if skipna else values, axis=axis)
+    return pd.Series(found.view(np.ndarray), index=index, dtype=object) if index is not None else found
+
+
+REDUCTIONS = ("sum", "mean", "std", "var", "sem", "prod", "min", "max", "count", "any", "all")
+
+METHODS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("isna", "isnull"), _isna),
+    **dict.fromkeys(("notna", "notnull"), _notna),
+    "fillna": _fillna,
+    "clip": _clip,
+    "where": where,
+    "mask": mask,
+    "isin": _isin,
+    "map": _map,
+    "apply": _apply,
+    "replace": _replace,
+    "astype": _astype,
+    "round": _round,
+    "to_numpy": _to_numpy,
+    "eval": _no_eval,
+    **dict.fromkeys(("convert_dtypes", "infer_objects"), lambda self, *_, **__: self.copy()),
+    **{name: _reduction(name) for name in REDUCTIONS},
+}
+"""What methods of Series and DataFrame do where they hold cells."""
