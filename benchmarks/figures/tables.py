@@ -65,6 +65,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "unlike_rows": unlike_rows_section,
         "host_to_host": host_to_host_section,
         "in_process": in_process_section,
+        "own_code": own_code_section,
         "scoring": scoring_section,
         "served": served_section,
         "requests": requests_section,
@@ -262,6 +263,26 @@ def host_to_host_section(document: Document, where: str) -> str:
 
 def in_process_section(document: Document, where: str) -> str:
     """Return each model's time from tensor to tensor on one device beside torch's, by the number of rows."""
+    intro = (
+        "`tr.load`'s model in the caller's process, from a float32 tensor to a tensor on the same device, the search "
+        "for NaN included: median µs of a call until its answers are there, of ours / of torch's in float32 without "
+        "that search, by itself or as a captured graph, whichever is faster, and how many times faster ours is"
+    )
+    return f"{intro}{note(document)}:\n\n{_ours_and_peer(document)}"
+
+
+def own_code_section(document: Document, where: str) -> str:
+    """Return the time of each model with code of the user's own beside its own `predict`, by the number of rows."""
+    intro = (
+        "Models with [code of the user's own](own_code.md) through `tr.load`, from the same array or DataFrame in host "
+        "memory to answers there: median µs of a call of ours / of the model's own `predict`, and how many times "
+        "faster ours is"
+    )
+    return f"{intro}{note(document)}:\n\n{_ours_and_peer(document)}"
+
+
+def _ours_and_peer(document: Document) -> str:
+    """Return a table of our time, the fastest other's and their ratio, by model and number of rows."""
     sizes = sorted({case["rows"] for case in document["cases"]})
     found: dict[str, dict[int, str]] = {}
     for case in document["cases"]:
@@ -269,13 +290,9 @@ def in_process_section(document: Document, where: str) -> str:
         cell = f"{microseconds(ours)} / {microseconds(min(others))}, {case['peer_over_ours']:.2f} ×"
         found.setdefault(case["title"], {})[case["rows"]] = cell
     rows = [[title, *(cells.get(size, "–") for size in sizes)] for title, cells in found.items()]
-    intro = (
-        "`tr.load`'s model in the caller's process, from a float32 tensor to a tensor on the same device, the search "
-        "for NaN included: median µs of a call until its answers are there, of ours / of torch's in float32 without "
-        "that search, by itself or as a captured graph, whichever is faster, and how many times faster ours is"
+    return table(
+        ["model", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)], "l" + "r" * len(sizes), rows
     )
-    header = ["model", *(f"{size:,} rows" if size > 1 else "1 row" for size in sizes)]
-    return f"{intro}{note(document)}:\n\n{table(header, 'l' + 'r' * len(sizes), rows)}"
 
 
 def large_section(document: Document, where: str) -> str:

@@ -86,9 +86,7 @@ class Cell:
         )
 
     def __float__(self) -> float:
-        raise Untraceable(
-            "it takes a cell's value as a Python number", "Use functions of numpy, such as numpy.log for math.log"
-        )
+        raise Untraceable("it takes a cell's value as a Python number", "Use functions of numpy or math")
 
     __int__ = __index__ = __complex__ = __float__
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -46,6 +47,7 @@ from triton_regressors.exporter.tracing.frame_methods import (
 from triton_regressors.exporter.tracing.numpy_functions import call_function, filled, unframed, vectorized
 from triton_regressors.exporter.tracing.pandas_functions import cut, no_dummies, to_datetime
 from triton_regressors.exporter.tracing.patches import Patches, Stand, own_globals, patches
+from triton_regressors.exporter.tracing.python_numbers import BUILTINS, math_functions
 from triton_regressors.exporter.tracing.refusal import Untraceable, is_own
 
 OPERATIONS = {
@@ -114,7 +116,7 @@ def patched(function: Any, rows: int) -> Iterator[None]:
 
 
 def _put_functions(active: Patches, function: Any, rows: int) -> None:
-    """Replace functions of numpy and pandas in the user's own code, whether it calls them by their module or not."""
+    """Replace functions of numpy, pandas and math in the user's own code, called by their module or by their name."""
     arrays = {name: _array_maker(getattr(np, name)) for name in ("asarray", "array", "asanyarray", "ascontiguousarray")}
     for name, filling in (("zeros", 0.0), ("ones", 1.0), ("empty", 0.0), ("full", None)):
         arrays[name] = _new_array(getattr(np, name), rows, filling)
@@ -123,11 +125,13 @@ def _put_functions(active: Patches, function: Any, rows: int) -> None:
     frames["to_numeric"] = _of_values(pd.to_numeric, lambda values, *_, **__: values)
     frames["get_dummies"] = _of_values(pd.get_dummies, no_dummies)
     frames["qcut"] = _of_values(pd.qcut, refusing("qcut"))
-    replacements: dict[int, Any] = {id(np): Stand(np, arrays), id(pd): Stand(pd, frames)}
-    for module, others in ((np, arrays), (pd, frames)):
+    replacements: dict[int, Any] = {}
+    for module, others in ((np, arrays), (pd, frames), (math, math_functions())):
+        replacements[id(module)] = Stand(module, others)
         replacements |= {id(getattr(module, name)): other for name, other in others.items()}
     for names in own_globals(function):
         active.put_in(names, replacements)
+        active.hide(names, BUILTINS)
 
 
 # Operators and ufuncs

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,13 @@ class Patches:
             if replacement is not None:
                 self._undo.append(functools.partial(names.__setitem__, name, value))
                 names[name] = replacement
+
+    def hide(self, names: dict[str, Any], builtins: Mapping[str, Any]) -> None:
+        """Give a module names of its own for built-in ones, where it has none yet."""
+        for name, value in builtins.items():
+            if name not in names:
+                self._undo.append(functools.partial(names.pop, name))
+                names[name] = value
 
     def undo(self) -> None:
         """Put everything back."""
