@@ -57,7 +57,16 @@ def with_category(t: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"code": t["grade"].map({"low": 1, "mid": 2, "high": 3}).astype(float).fillna(0), "a": t["a"]})
 
 
+def masked(t: pd.DataFrame) -> pd.DataFrame:
+    t = t[["a", "b", "c"]].copy()
+    t.loc[t["a"] > 0, "b"] = t.loc[t["a"] > 0, "c"] * 2
+    t.loc[t["b"] < 0, "c"] += 1
+    t.loc[t["a"] > 1, "a"] = t.loc[t["a"] > 2, "b"]  # missing where the masks differ
+    return t
+
+
 EXACT: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "masked": masked,
     "arithmetic": lambda t: pd.DataFrame({"x": t.a + t.b * 2, "y": 1 - t["a"], "z": t.k // 2, "w": t.k % 3, "v": -t.a}),
     "flexible": lambda t: pd.DataFrame({"x": t.a.add(t.b), "y": t.a.rsub(1), "z": t.b.mul(2).div(3), "w": t.a.gt(0)}),
     "tables": lambda t: (t[["a", "b"]] * 2 + t[["a", "b"]] - [1, 2]).div(t["k"] + 3, axis=0),
