@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.estimators.strings import MadeStrings, know
 from triton_regressors.exporter.lowering import registry
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import registered_base, traces_own_code
@@ -80,22 +81,39 @@ def lower_function(
         raise NotTraced(f"its {method} returns a column and no table")
     texts = found.algebra.texts
     roots = texts.numbered(found.columns)
-    _note(roots, x, builder, kinds, strings)
+    for column, known in texts.known.items():
+        if x.strings and x.strings[column] is not None:
+            know(builder, x.strings[column], known)
+    _note(roots, x, builder, kinds, texts.known)
     for column in texts.closed:
         if x.features and x.features[column] >= 0:
             builder.profile.text.close(x.features[column])
     asked = _asked(ask or function, names, kinds) if all(kind.number for kind in kinds) else None
     value = Lowered(builder, x, names).columns(roots, asked, transformer)
-    return _marked(value, found, roots)
+    return _marked(value, found, roots, x)
 
 
-def _marked(value: Value, found: Trace, roots: Sequence[Expression]) -> Value:
-    """Return the value with what is known of columns that the trace made: their kinds, strings and names."""
+def _sources(columns: Iterable[int], x: Value) -> set[int]:
+    """Return the features of the model's input whose strings some columns of `x` may hold."""
+    found: set[int] = set()
+    for column in columns:
+        made = x.strings[column] if x.strings else None
+        if made is not None:
+            found |= set(made.sources)
+        elif x.features and x.features[column] >= 0:
+            found.add(x.features[column])
+    return found
+
+
+def _marked(value: Value, found: Trace, roots: Sequence[Expression], x: Value) -> Value:
+    """Return the value with what is known of columns that a trace of `x` made: their kinds, strings and names."""
     made = [root.operation != "leaf" for root in roots]
     kinds = tuple(column.kind if new else None for column, new in zip(found.columns, made, strict=True))
     texts = found.algebra.texts
     strings = tuple(
-        tuple(texts.values(column)) if new and column.kind.name == TEXT else None
+        MadeStrings(texts.values(column), _sources(texts.sources(column), x))
+        if new and column.kind.name == TEXT
+        else None
         for column, new in zip(found.columns, made, strict=True)
     )
     old_kinds, old_strings = value.kinds or (None,) * value.width, value.strings or (None,) * value.width

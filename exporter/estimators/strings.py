@@ -6,7 +6,7 @@ See `exporter/lowering/text_columns.py`. They are features of the model's input,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,26 @@ from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.tables.values import is_missing
 
 
+class MadeStrings(tuple[str, ...]):
+    """The strings that own code makes of known ones, in the order of their numbers.
+
+    `sources` are the features of the model's input whose other strings the code may hand on as they are.
+    """
+
+    sources: tuple[int, ...]
+
+    def __new__(cls, strings: Sequence[str], sources: Iterable[int] = ()) -> MadeStrings:
+        """Return the strings."""
+        made = super().__new__(cls, strings)
+        made.sources = tuple(sources)
+        return made
+
+
 def number_strings(builder: Builder, estimator: Any, x: Value, column: int, values: Sequence[Any]) -> np.ndarray:
     """Return the plan's numbers for strings of a column of `x`, NaN for a missing one."""
     made = x.strings[column] if x.strings else None
     if made is not None:
+        know(builder, made, values)
         return _numbers_of_made(made, values)
     if not x.features or x.features[column] < 0:
         raise builder.refuse(estimator, "it reads strings that another step makes; supported: strings of the input")
@@ -31,6 +47,13 @@ def number_strings(builder: Builder, estimator: Any, x: Value, column: int, valu
         raise builder.refuse(
             estimator, f"{builder.profile.called(x.features, column)} holds {error}; supported: strings, or numbers"
         ) from None
+
+
+def know(builder: Builder, made: Sequence[str], values: Iterable[Any]) -> None:
+    """Have strings known that own code may hand on and has not made of known ones: the model is then lowered again."""
+    others = [str(value) for value in values if isinstance(value, str) and value not in made]
+    for source in made.sources if isinstance(made, MadeStrings) and others else ():
+        builder.profile.text.numbers(source, others)
 
 
 def _numbers_of_made(made: Sequence[str], values: Sequence[Any]) -> np.ndarray:

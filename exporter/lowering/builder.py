@@ -82,7 +82,7 @@ class Value:
     rows: Any = dataclasses.field(default=None, compare=False, repr=False)
     names: tuple[Any, ...] = ()
     kinds: tuple[Any, ...] = ()
-    strings: tuple[tuple[str, ...] | None, ...] = ()
+    strings: tuple[Any, ...] = ()
 
     @property
     def single(self) -> bool:

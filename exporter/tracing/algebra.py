@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -320,7 +320,9 @@ class Algebra:
                 raise misused(text, "strings")
             if other.constant and not other.kind.number:
                 wanted = other.arguments[0]
-                equal = self.text_call(text, "equal", lambda series: series == wanted, wanted, kind=BOOLEAN, safe=True)
+                equal = self.text_call(
+                    text, "equal", lambda series: series == wanted, wanted, kind=BOOLEAN, safe=True, mentions=[wanted]
+                )
                 return equal if name == "equal" else self._make("logical_not", equal, kind=BOOLEAN)
         if name == "add" and x.kind.name == y.kind.name == TEXT:
             if x.constant:
@@ -338,14 +340,17 @@ class Algebra:
         *key: Any,
         kind: str | None = TEXT,
         safe: bool = False,
+        mentions: Iterable[Any] = (),
     ) -> Expression:
         """Return a function of strings, `call`, which maps a Series of strings to a Series.
 
         `name` and `key` tell one call from another. A `safe` call has an answer for strings that nobody knows yet,
-        which is that for `texts.ANY`. Without a `kind` the answers for the known strings decide it.
+        which is that for `texts.ANY`; `mentions` are all strings that it has another answer for, or returns. Without a
+        `kind` the answers for the known strings decide it.
         """
         if value.kind.name != TEXT:
             raise misused(value, "strings")
+        self.texts.mention(value, mentions)
         if kind is None:
             unknown = self.graph.make("text", value, name, key, call, safe, kind=Kind(TEXT))
             kind = kind_of(self.texts.results(unknown))

@@ -98,7 +98,9 @@ def _fillna(self: Any, value: Any = None, *, axis: Any = None, inplace: bool = F
     def each(x: Any, filling: Any) -> Expression:
         own, kind = algebra(), algebra().expression(x).kind
         if kind.name == TEXT and isinstance(filling, str):
-            return own.text_call(x, "fillna", lambda series: series.fillna(filling), filling, safe=True)
+            return own.text_call(
+                x, "fillna", lambda series: series.fillna(filling), filling, safe=True, mentions=[filling]
+            )
         if kind.name in (INTEGER, BOOLEAN):
             return own.expression(x)  # its column holds no missing value
         return own.where(own.missing(x), filling, x)
@@ -140,7 +142,10 @@ def _isin(self: Any, values: Any) -> Any:
         value = own.expression(x)
         if value.kind.name == TEXT:
             return own.text_call(
-                value, "isin", lambda series: series.isin(wanted), tuple(wanted), kind=BOOLEAN, safe=True
+                *(value, "isin", lambda series: series.isin(wanted), tuple(wanted)),
+                kind=BOOLEAN,
+                safe=True,
+                mentions=wanted,
             )
         found = [
             own.missing(value) if one != one else own.binary("equal", value, one)
@@ -177,6 +182,7 @@ def _looked_up(x: Any, table: Any) -> Expression:
             tuple(map(repr, entries.items())),
             kind=TEXT if texts else FLOAT,
             safe=True,
+            mentions=entries,
         )
     if any(isinstance(key, str) for key in entries) and value.kind.assumed:
         raise misused(value, "strings")
@@ -273,14 +279,7 @@ def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) 
         own = algebra()
         old = own.expression(x)
         if old.kind.name == TEXT:
-            table = dict(pairs)
-            return own.text_call(
-                old,
-                "replace",
-                lambda series: series.map(lambda text: table.get(text, text)),
-                tuple(map(repr, pairs)),
-                safe=True,
-            )
+            return _replaced_texts(old, dict(pairs))
         found = old
         for key, new in reversed(pairs):
             if isinstance(key, str):
@@ -290,6 +289,23 @@ def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) 
         return found
 
     return each_cell(self, each)
+
+
+def _replaced_texts(text: Expression, table: Mapping[Any, Any]) -> Expression:
+    """Return a table's entry in place of each string that it has: a number if it has one for every known string."""
+    own, key = algebra(), tuple(map(repr, table.items()))
+    own.texts.mention(text, table)
+    numbers = bool(own.texts.values(text)) and not any(
+        isinstance(table.get(known, known), str) for known in own.texts.values(text)
+    )
+    call = functools.partial(_replaced_in, table)
+    if numbers:
+        return own.text_call(text, "replace", call, key, kind=FLOAT)
+    return own.text_call(text, "replace", call, key, safe=True, mentions=table.values())
+
+
+def _replaced_in(table: Mapping[Any, Any], series: Any) -> Any:
+    return series.map(lambda text: table.get(text, text))
 
 
 def _astype(self: Any, dtype: Any, *_: Any, **__: Any) -> Any:

@@ -6,13 +6,13 @@ NaN for a missing one. A function of strings is asked at export about every know
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from triton_regressors.exporter.tracing.expressions import FLOAT, TEXT, Expression, Graph, Kind
+from triton_regressors.exporter.tracing.expressions import FLOAT, TEXT, Expression, Graph, Kind, walk
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 ANY = "\0"
@@ -20,11 +20,15 @@ ANY = "\0"
 
 
 class Texts:
-    """The strings of a trace's expressions; `known` are those of each column of the input."""
+    """The strings of a trace's expressions.
+
+    `known` are those of each column of the input: of the sample, and those that the code mentions.
+    """
 
     def __init__(self, graph: Graph, known: Mapping[int, Sequence[str]]) -> None:
-        self._graph, self._known = graph, known
+        self._graph = graph
         self._values: dict[Expression, list[str]] = {}
+        self.known = {column: list(strings) for column, strings in known.items()}
         self.closed: set[int] = set()
 
     def values(self, text: Expression) -> list[str]:
@@ -37,7 +41,7 @@ class Texts:
     def _found(self, text: Expression) -> list[str]:
         match text.operation:
             case "leaf":
-                return list(self._known.get(text.arguments[0], ()))
+                return list(self.known.get(text.arguments[0], ()))
             case "constant":
                 return [text.arguments[0]] if isinstance(text.arguments[0], str) else []
             case "text_of":
@@ -51,6 +55,30 @@ class Texts:
                     raise Untraceable(f"it makes a value of type {type(wrong).__name__} of a string")
                 return list(dict.fromkeys(r for r in results if isinstance(r, str)))
         raise Untraceable(f"it computes {text.operation} of strings")
+
+    def mention(self, text: Expression, strings: Iterable[Any]) -> None:
+        """Have strings known that code compares an expression with, or puts in the place of others.
+
+        A row may hold them, even if no row of the sample does.
+        """
+        mentioned = [string for string in strings if isinstance(string, str)]
+        for column in self.sources(text):
+            known = self.known.setdefault(column, [])
+            new = [string for string in dict.fromkeys(mentioned) if string not in known]
+            if new:
+                known += new
+                self._values.clear()
+
+    def sources(self, text: Expression) -> set[int]:
+        """Return the columns of the input whose strings an expression may hand on, known ones and others."""
+        match text.operation:
+            case "leaf":
+                return {text.arguments[0]}
+            case "where":
+                return set().union(*map(self.sources, text.arguments[1:]))
+            case "text" if text.arguments[4]:
+                return self.sources(text.arguments[0])
+        return set()
 
     def results(self, call: Expression) -> list[Any]:
         """Return what a call makes of each string, of a missing one, and, if it is safe, of any other string."""
@@ -145,6 +173,7 @@ class Texts:
 
     def numbered(self, roots: Sequence[Expression]) -> list[Expression]:
         """Return expressions with every string replaced by its number."""
+        self._mention_branches(roots)
         done: dict[Expression, Expression] = {}
 
         def replaced(expression: Expression) -> Expression:
@@ -154,6 +183,16 @@ class Texts:
             return found
 
         return [replaced(root) for root in roots]
+
+    def _mention_branches(self, roots: Sequence[Expression]) -> None:
+        """Have the strings of each branch known in the others: behind a `where` they are the same string."""
+        choices = [each for each in walk(list(roots)) if each.operation == "where" and each.kind.name == TEXT]
+        while True:
+            before = sum(map(len, self.known.values()))
+            for choice in choices:
+                self.mention(choice, self.values(choice))
+            if sum(map(len, self.known.values())) == before:
+                return
 
     def _replaced(self, expression: Expression, replaced: Any) -> Expression:
         if expression.operation in ("leaf", "constant") and expression.kind.name != TEXT:

@@ -89,7 +89,9 @@ def apply_function(x, FUNCTION: tl.constexpr):
         y = arcsin(x)
     elif FUNCTION == "arcsinh":
         a = tl.abs(x)
-        far = tl.where(a > 1e150, tl.log(a) + 0.6931471805599453, tl.log(a + tl.sqrt(a * a + 1.0)))  # no square overflows
+        far = tl.where(
+            a > 1e150, tl.log(a) + 0.6931471805599453, tl.log(a + tl.sqrt(a * a + 1.0))
+        )  # no square overflows
         y = tl.where(a < 1e-4, x - x * x * x / 6.0, tl.where(x < 0.0, -far, far))
     elif FUNCTION == "arctan":
         y = arctan(x)
