@@ -8,7 +8,7 @@ pandas' own code. Each cell knows its row: a result that mixes rows, such as a c
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -23,6 +23,10 @@ MOST_BRANCHES = 256
 
 _algebra: ContextVar[Algebra] = ContextVar("algebra")
 _path: ContextVar[_Path | None] = ContextVar("path", default=None)
+
+
+Way = tuple[list[tuple["Expression", bool]], Any]
+"""The decisions that a function takes in turn, and what it returns."""
 
 
 def algebra() -> Algebra:
@@ -41,15 +45,20 @@ def recording(of: Algebra) -> Iterator[None]:
 
 
 class _Path:
-    """One way through a function of a single row: the decisions that it takes, of which the first are given."""
+    """One way through a function: the decisions that it takes, of which the first are given.
 
-    def __init__(self, given: Sequence[bool]) -> None:
-        self.given = tuple(given)
+    `rows` are the rows that asked for each decision; `of_table` says that the function is one of a whole table.
+    """
+
+    def __init__(self, given: Sequence[bool], of_table: bool) -> None:
+        self.given, self.of_table = tuple(given), of_table
         self.taken: list[tuple[Expression, bool]] = []
+        self.rows: dict[Expression, set[int]] = {}
 
-    def decide(self, condition: Expression) -> bool:
+    def decide(self, condition: Expression, row: int) -> bool:
         if condition.constant:
             return bool(condition.arguments[0])
+        self.rows.setdefault(condition, set()).add(row)
         known = next((answer for asked, answer in self.taken if asked is condition), None)
         if known is not None:
             return known
@@ -57,6 +66,21 @@ class _Path:
         answer = self.given[place] if place < len(self.given) else True
         self.taken.append((condition, answer))
         return answer
+
+
+class _Mixed(_Path):
+    """A way for each row, whose decisions are known."""
+
+    def __init__(self, answers: Sequence[Mapping[Expression, bool]]) -> None:
+        super().__init__((), of_table=True)
+        self._answers = answers
+
+    def decide(self, condition: Expression, row: int) -> bool:
+        if condition.constant:
+            return bool(condition.arguments[0])
+        if row < 0 or condition not in self._answers[row]:
+            raise Decision
+        return self._answers[row][condition]
 
 
 class Cell:
@@ -74,11 +98,8 @@ class Cell:
     def __bool__(self) -> bool:
         path = _path.get()
         if path is None:
-            raise Untraceable(
-                "it decides by the value of a cell (if, and, or, not, min, max …)",
-                "Use numpy.where, numpy.select or masks in place of the branch",
-            )
-        return path.decide(algebra().truth(self.expression))
+            raise Decision
+        return path.decide(algebra().truth(self.expression), self.row)
 
     def __hash__(self) -> int:
         raise Untraceable(
@@ -443,40 +464,76 @@ def rounded(values: Any, decimals: int) -> Any:
     return mapped(each, values)
 
 
+class Decision(Untraceable):  # noqa: N818
+    """A decision by the value of a cell, outside a function of single rows."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "it decides by the value of a cell (if, and, or, not, min, max …)",
+            "Use numpy.where, numpy.select or masks in place of the branch",
+        )
+
+
 def explored(function: Callable[[], Any]) -> Any:
     """Return what a function of one row's cells returns, with every way through its branches followed.
 
     The ways are put together by conditions: a function that returns 1 or 0 after an `if` returns `where(…, 1, 0)`.
     """
-    if _path.get() is not None:
+    path = _path.get()
+    if path is not None and not path.of_table:
         return function()
-    ways: list[tuple[list[tuple[Expression, bool]], Any]] = []
+    return merged([(way.taken, result) for way, result in _ways(function, of_table=False)], chosen)
+
+
+def explored_table(function: Callable[[], Any], rows: int) -> list[Way]:
+    """Return every way through a function of a table's cells that decides row by row, such as a loop over its rows.
+
+    Every row takes the same way, and each decision must be one that every row asks for.
+    """
+    ways = _ways(function, of_table=True)
+    if any(asked != set(range(rows)) for way, _ in ways for asked in way.rows.values()):
+        raise Decision
+    return [(way.taken, result) for way, result in ways]
+
+
+def on_ways(function: Callable[[], Any], answers: Sequence[Mapping[Expression, bool]]) -> Any:
+    """Return what a function of a table's cells returns where each row takes a way of its own."""
+    token = _path.set(_Mixed(answers))
+    try:
+        return function()
+    finally:
+        _path.reset(token)
+
+
+def _ways(function: Callable[[], Any], of_table: bool) -> list[tuple[_Path, Any]]:
+    """Return every way through a function's branches with its result."""
+    ways: list[tuple[_Path, Any]] = []
     waiting: list[tuple[bool, ...]] = [()]
     while waiting:
         given = waiting.pop()
-        path = _Path(given)
+        path = _Path(given, of_table)
         token = _path.set(path)
         try:
             result = function()
         finally:
             _path.reset(token)
-        ways.append((path.taken, result))
+        ways.append((path, result))
         if len(ways) > MOST_BRANCHES:
             raise Untraceable(f"a function of single rows has more than {MOST_BRANCHES} ways through its branches")
         answers = [answer for _, answer in path.taken]
         for place in range(len(given), len(answers)):
             waiting.append((*answers[:place], not answers[place]))
-    return _merged(ways, 0)
+    return ways
 
 
-def _merged(ways: list[tuple[list[tuple[Expression, bool]], Any]], depth: int) -> Any:
-    """Put the results of ways that share their first `depth` decisions together."""
+def merged(ways: list[Way], choose: Callable[[Expression, Any, Any], Any], depth: int = 0) -> Any:
+    """Put the results of ways that share their first `depth` decisions together, two by two by `choose`."""
     if len(ways) == 1:
         return ways[0][1]
     condition = ways[0][0][depth][0]
-    yes = _merged([way for way in ways if way[0][depth][1]], depth + 1)
-    no = _merged([way for way in ways if not way[0][depth][1]], depth + 1)
-    return chosen(condition, yes, no)
+    yes = merged([way for way in ways if way[0][depth][1]], choose, depth + 1)
+    no = merged([way for way in ways if not way[0][depth][1]], choose, depth + 1)
+    return choose(condition, yes, no)
 
 
 def chosen(condition: Expression, yes: Any, no: Any) -> Any:

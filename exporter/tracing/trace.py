@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,15 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from triton_regressors.exporter.tracing.algebra import Algebra
-from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
+from triton_regressors.exporter.tracing.cells import (
+    Cell,
+    Decision,
+    as_cells,
+    explored_table,
+    merged,
+    on_ways,
+    recording,
+)
 from triton_regressors.exporter.tracing.expressions import Expression, Kind
 from triton_regressors.exporter.tracing.frames import frame, patched
 from triton_regressors.exporter.tracing.numpy_functions import unframed
@@ -19,6 +28,9 @@ from triton_regressors.exporter.tracing.refusal import Untraceable, place
 
 ROWS = (5, 7)
 """The number of rows of the traced table: the first one that is not its number of columns."""
+
+MOST_MIXED = 32
+"""The most runs in which rows are on different ways through a function's branches."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +66,17 @@ def trace(
     """
     own = Algebra(strings)
     rows = next(count for count in ROWS if count != len(kinds))
-    table = np.empty((rows, len(kinds)), dtype=object)
-    for column, kind in enumerate(kinds):
-        leaf = own.graph.leaf(column, kind)
-        for row in range(rows):
-            table[row, column] = Cell(leaf, row)
-    given = as_cells(table) if names is None else frame(names, table)
+    run = functools.partial(_run, function, own, kinds, names)
     try:
-        with recording(own), patched(function, rows), warnings.catch_warnings(), np.errstate(all="ignore"):
+        with recording(own), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            result = function(given)
-            return _read(own, result, rows)
+            try:
+                return _read(own, run(rows), rows)
+            except Decision:
+                found = _explored(run, own, rows)
+                if found is None:
+                    raise
+                return found
     except Untraceable as error:
         raise NotTraced(_sentence(error, str(error), error.instead)) from error
     except Exception as error:
@@ -75,39 +87,82 @@ def trace(
         raise NotTraced(_sentence(error, reason, "")) from error
 
 
+def _run(
+    function: Callable[[Any], Any], own: Algebra, kinds: Sequence[Kind], names: Sequence[Any] | None, rows: int
+) -> Any:
+    """Return what a function makes of a table of so many rows."""
+    table = np.empty((rows, len(kinds)), dtype=object)
+    for column, kind in enumerate(kinds):
+        leaf = own.graph.leaf(column, kind)
+        for row in range(rows):
+            table[row, column] = Cell(leaf, row)
+    with patched(function, rows):
+        return function(as_cells(table) if names is None else frame(names, table))
+
+
+def _explored(run: Callable[[int], Any], own: Algebra, rows: int) -> Trace | None:
+    """Return the trace of a function that decides row by row, or None if it decides for other rows too.
+
+    It is run with all rows on each way through its branches, and with rows on different ways: what a row gets must not
+    depend on the way of the others, as in a count or in what a loop keeps for the next row.
+    """
+
+    def either(condition: Expression, yes: Trace, no: Trace) -> Trace:
+        if (yes.names, yes.dimensions, len(yes.columns)) != (no.names, no.dimensions, len(no.columns)):
+            raise Decision
+        columns = tuple(own.where(condition, a, b) for a, b in zip(yes.columns, no.columns, strict=True))
+        return Trace(own, columns, yes.names, yes.dimensions)
+
+    try:
+        ways = explored_table(lambda: _read(own, run(rows), rows), rows)
+        for first in range(min(len(ways), MOST_MIXED)):
+            mixed = [ways[(first + row) % len(ways)] for row in range(rows)]
+            found = on_ways(lambda: run(rows), [dict(taken) for taken, _ in mixed])  # noqa: B023
+            if _expressions(own, found, rows) != [list(trace.columns) for _, trace in mixed]:
+                return None
+        merge: Trace = merged(ways, either)
+    except (Decision, OtherRows):
+        return None
+    return merge
+
+
 def _sentence(error: BaseException, reason: str, instead: str) -> str:
     where = place(error)
     said = f"{where} cannot be traced: {reason}" if where else f"it cannot be traced: {reason}"
     return f"{said}. {instead}" if instead else said
 
 
+class OtherRows(Untraceable):  # noqa: N818
+    """A result whose rows are not those of the table."""
+
+
 def _read(own: Algebra, result: Any, rows: int) -> Trace:
     """Return the columns of a result."""
+    columns = []
+    for column in zip(*_expressions(own, result, rows), strict=True):
+        if any(expression is not column[0] for expression in column):
+            raise OtherRows("its result depends on the place of a row in its table")
+        columns.append(column[0])
+    names = tuple(result.columns) if hasattr(result, "columns") else None
+    return Trace(own, tuple(columns), names, np.ndim(unframed(result)))
+
+
+def _expressions(own: Algebra, result: Any, rows: int) -> list[list[Expression]]:
+    """Return the expressions of a result, row by row."""
     if hasattr(result, "toarray") or not (hasattr(result, "iloc") or isinstance(result, np.ndarray)):
         raise Untraceable(f"it returns a value of type {type(result).__name__}", "Return an array or a DataFrame")
-    names = tuple(result.columns) if hasattr(result, "columns") else None
     array = np.asarray(unframed(result), dtype=object)
-    if array.ndim not in (1, 2) or len(array) != rows:
-        raise Untraceable(
-            f"it returns {len(array) if array.ndim else 0} rows for {rows}"
-            if array.ndim in (1, 2)
-            else f"it returns an array of {array.ndim} dimensions"
-        )
-    columns = [_column(own, column.tolist()) for column in (array.T if array.ndim == 2 else [array])]
-    return Trace(own, tuple(columns), names, array.ndim)
-
-
-def _column(own: Algebra, values: list[Any]) -> Expression:
-    """Return a column's expression, which must be the same in every row."""
-    found = {id(expression): expression for expression in (own.expression(_of_row(v, r)) for r, v in enumerate(values))}
-    if len(found) > 1:
-        raise Untraceable("its result depends on the place of a row in its table")
-    return next(iter(found.values()))
+    if array.ndim not in (1, 2):
+        raise Untraceable(f"it returns an array of {array.ndim} dimensions")
+    if len(array) != rows:
+        raise OtherRows(f"it returns {len(array)} rows for {rows}")
+    table = array.reshape(rows, -1).tolist()
+    return [[own.expression(_of_row(value, row)) for value in values] for row, values in enumerate(table)]
 
 
 def _of_row(value: Any, row: int) -> Any:
     if isinstance(value, Cell):
         if value.row not in (row, -1):
-            raise Untraceable("it changes the order of rows")
+            raise OtherRows("it changes the order of rows")
         return value.expression
     return value
