@@ -11,13 +11,14 @@ from triton_regressors.exporter.tracing.cells import (
     algebra,
     holds_cells,
 )
-from triton_regressors.exporter.tracing.dates import DAYS, MONTHS, Dates
+from triton_regressors.exporter.tracing.dates import METHODS_OF_DATES, Dates
 from triton_regressors.exporter.tracing.expressions import (
     Expression,
 )
 from triton_regressors.exporter.tracing.frame_methods import (
     each_cell,
 )
+from triton_regressors.exporter.tracing.patches import StandingType
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 
@@ -113,11 +114,11 @@ class Times:
 
     def day_name(self, locale: Any = None) -> Any:
         """Return the names of days."""
-        return self._each(lambda dates: dates.named(dates.dayofweek(), DAYS))
+        return self._each(METHODS_OF_DATES["day_name"])
 
     def month_name(self, locale: Any = None) -> Any:
         """Return the names of months."""
-        return self._each(lambda dates: dates.named(dates._op("subtract", dates.month(), 1), MONTHS))
+        return self._each(METHODS_OF_DATES["month_name"])
 
     def strftime(self, *_: Any) -> Any:
         """Refuse to write dates as text."""
@@ -126,3 +127,13 @@ class Times:
     def to_period(self, *_: Any) -> Any:
         """Refuse periods."""
         raise Untraceable("it makes periods of dates (to_period)", "Use parts of dates, such as .dt.month")
+
+
+class DatetimeIndex(metaclass=StandingType):
+    """Stands for pandas.DatetimeIndex: a column of cells becomes its parts."""
+
+    original = pd.DatetimeIndex
+
+    def __new__(cls, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Return the parts of a column of cells, and otherwise an index."""
+        return Times(data) if holds_cells(data) else pd.DatetimeIndex(data, *args, **kwargs)

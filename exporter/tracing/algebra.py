@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from triton_regressors.exporter.tracing.composed import COMPOSED
 from triton_regressors.exporter.tracing.expressions import (
     BOOLEAN,
     DATE,
@@ -212,6 +213,8 @@ class Algebra:
             return self._make("logical_or" if name in ("add", "maximum", "fmax") else "logical_and", x, y, kind=BOOLEAN)
         if name == "power" and y.constant and y.arguments[0] in POWERS:  # numpy computes these powers so too
             return self.unary(POWERS[y.arguments[0]], x)
+        if name in COMPOSED:
+            return COMPOSED[name](self, x, y)
         if name not in ARITHMETIC | FLOATING:
             raise Untraceable(f"it calls {name}, which no kernel computes")
         if name in ARITHMETIC and kinds <= {INTEGER, BOOLEAN}:

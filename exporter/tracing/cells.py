@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from triton_regressors.exporter.tracing.algebra import Algebra
-from triton_regressors.exporter.tracing.expressions import BOOLEAN, Expression
+from triton_regressors.exporter.tracing.dates import METHODS_OF_DATES, OF_TIMESTAMP, Dates
+from triton_regressors.exporter.tracing.expressions import BOOLEAN, DATE, DURATION, Expression
 from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
 
 MOST_BRANCHES = 256
@@ -132,7 +133,31 @@ class Cell:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if self.expression.kind.name in (DATE, DURATION):
+            return single_date(name, self)
         raise NoAttribute(f"it uses .{name} of a single cell", "Use the methods of the column, such as .str and .dt")
+
+
+def single_date(name: str, cell: Cell) -> Any:
+    """Return an attribute of a pandas.Timestamp or a pandas.Timedelta: a part of it, or a method."""
+
+    def recorded(function: Callable[[Dates], Expression]) -> Cell:
+        return Cell(function(Dates(algebra(), cell.expression)), cell.row)
+
+    if name in METHODS_OF_DATES:
+        return lambda *values, **keywords: recorded(lambda dates: METHODS_OF_DATES[name](dates, *values, **keywords))
+    if name == "isocalendar":
+        parts = (Dates.iso_year, Dates.iso_week, Dates.isoweekday)
+        return lambda: IsoCalendar(*map(recorded, parts))
+    return recorded(OF_TIMESTAMP.get(name, lambda dates: dates.part(name)))
+
+
+class IsoCalendar(NamedTuple):
+    """A date in the calendar of ISO 8601."""
+
+    year: Any
+    week: Any
+    weekday: Any
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
@@ -313,9 +338,11 @@ for _name in (
     "round",
     "cumsum",
     "cumprod",
+    "argmax",
+    "argmin",
 ):
     setattr(Cells, _name, _method(_name))
-for _name in ("argmax", "argmin", "sort", "argsort", "partition", "argpartition", "searchsorted", "nonzero"):
+for _name in ("sort", "argsort", "partition", "argpartition", "searchsorted", "nonzero"):
     setattr(Cells, _name, _refusal(_name))
 
 
@@ -464,7 +491,7 @@ def rounded(values: Any, decimals: int) -> Any:
     return mapped(each, values)
 
 
-class Decision(Untraceable):  # noqa: N818
+class Decision(Untraceable):
     """A decision by the value of a cell, outside a function of single rows."""
 
     def __init__(self) -> None:

@@ -160,7 +160,23 @@ class Dates:
         thursday = self._thursday()
         return self._op("add", self._floor(self._op("subtract", thursday, self.first_day(self.iso_year())), 7), 1)
 
+    def isoweekday(self) -> Expression:
+        """Return the day of the week of ISO 8601: 1 for Monday."""
+        return self._op("add", self.dayofweek(), 1)
+
+    def toordinal(self) -> Expression:
+        """Return the number of the day, 1 for 0001-01-01."""
+        return self._op("add", self.day_number, 719_163)
+
+    def timestamp(self) -> Expression:
+        """Return the seconds since 1970 in UTC; a date without a zone is taken as one in UTC."""
+        return self._op("divide", self._value, SECOND, kind=FLOAT)
+
     # Dates of dates
+
+    def date(self) -> Expression:
+        """Return the day, as midnight without a zone."""
+        return Dates(self._own, self.localized(None)).midnight()
 
     def midnight(self) -> Expression:
         """Return the date at midnight."""
@@ -236,6 +252,7 @@ DATE_PARTS: dict[str, Callable[[Dates], Expression]] = {
     "minute": lambda dates: dates.of_day(60 * SECOND, 60),
     "second": lambda dates: dates.of_day(SECOND, 60),
     "microsecond": lambda dates: dates.of_day(1, SECOND),
+    "date": Dates.date,
     **dict.fromkeys(("dayofweek", "weekday", "day_of_week"), Dates.dayofweek),
     **dict.fromkeys(("dayofyear", "day_of_year"), Dates.dayofyear),
     "quarter": Dates.quarter,
@@ -249,6 +266,24 @@ DATE_PARTS: dict[str, Callable[[Dates], Expression]] = {
     "is_year_end": lambda dates: dates.at("last", (12,)),
 }
 """The parts of a date by their names in pandas."""
+
+OF_TIMESTAMP = {"week": Dates.iso_week, "weekofyear": Dates.iso_week}
+"""Attributes of a pandas.Timestamp that `.dt` does not have."""
+
+METHODS_OF_DATES: dict[str, Callable[..., Expression]] = {
+    "date": Dates.date,
+    "day_name": lambda dates, locale=None: dates.named(dates.dayofweek(), DAYS),
+    "isoweekday": Dates.isoweekday,
+    "month_name": lambda dates, locale=None: dates.named(dates._op("subtract", dates.month(), 1), MONTHS),
+    "normalize": Dates.midnight,
+    "timestamp": Dates.timestamp,
+    "toordinal": Dates.toordinal,
+    "total_seconds": Dates.total_seconds,
+    "tz_convert": lambda dates, tz: dates.converted(None if tz is None else str(tz)),
+    "tz_localize": lambda dates, tz: dates.localized(None if tz is None else str(tz)),
+    "weekday": Dates.dayofweek,
+}
+"""Methods of a pandas.Timestamp or a pandas.Timedelta."""
 
 DURATION_PARTS: dict[str, Callable[[Dates], Expression]] = {
     "days": Dates.days,

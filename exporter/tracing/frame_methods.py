@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,13 +33,14 @@ from triton_regressors.exporter.tracing.expressions import (
     Kind,
 )
 from triton_regressors.exporter.tracing.numpy_functions import unframed
+from triton_regressors.exporter.tracing.order import ascending
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 ROW_REMOVING = ("dropna", "drop_duplicates", "query", "sample", "nlargest", "nsmallest", "sort_values")
 OVER_ROWS = (
     *("rolling", "expanding", "ewm", "shift", "diff", "pct_change", "groupby", "rank", "quantile", "describe", "corr"),
     *("cumsum", "cumprod", "cummax", "cummin", "ffill", "bfill", "interpolate", "value_counts", "unique", "nunique"),
-    *("mode", "median", "duplicated", "resample", "pivot", "melt", "merge", "join", "factorize", "idxmax", "idxmin"),
+    *("mode", "duplicated", "resample", "pivot", "melt", "merge", "join", "factorize", "idxmax", "idxmin"),
 )
 """Methods whose answer for a row depends on other rows."""
 
@@ -204,6 +207,10 @@ def number_of(value: Expression, entries: Mapping[Any, float]) -> Expression:
 
 def _each_value(self: Any, function: Callable[..., Any], na_action: Any = None) -> Any:
     """Return a function of single values applied to each cell of a column; of strings it is asked string by string."""
+    if any(
+        function == getattr(cls, getattr(function, "__name__", ""), None) for cls in (pd.Timestamp, datetime.datetime)
+    ):
+        function = operator.methodcaller(function.__name__)  # a method of compiled code, such as Timestamp.toordinal
 
     def each(x: Any) -> Any:
         own = algebra()
@@ -373,6 +380,14 @@ def _no_eval(self: Any, expr: str, *_: Any, **__: Any) -> Any:
     raise Untraceable("it calls DataFrame.eval", 'Write the expression in Python, as in df["a"] * df["b"]')
 
 
+def no_categories(self: Any) -> Any:
+    """Refuse the accessor `.cat`."""
+    raise Untraceable(
+        "it uses .cat, whose codes depend on the categories of a batch",
+        "Use Series.map with a dictionary, or an OrdinalEncoder behind this step",
+    )
+
+
 # Reductions
 
 
@@ -417,6 +432,18 @@ def _reduced(name: str, values: Any, axis: int, skipna: bool, ddof: int, index: 
     return pd.Series(found.view(np.ndarray), index=index, dtype=object) if index is not None else found
 
 
+def _median(self: Any, axis: Any = 0, skipna: bool = True, numeric_only: bool = False, **_: Any) -> Any:
+    if axis not in (1, "columns"):
+        return refusing("median")(self)
+    values = unframed(self.select_dtypes("number") if numeric_only else self)
+    ordered = ascending(list(values.T))
+    count, found = np.sum(~np.isnan(values), axis=1), np.full(len(values), np.nan)
+    for known in range(1 if skipna else len(ordered), len(ordered) + 1):
+        low, high = ordered[(known - 1) // 2], ordered[known // 2]
+        found = np.where(count == known, low if known % 2 else (low + high) / 2, found)
+    return pd.Series(found.view(np.ndarray), index=self.index, dtype=object)
+
+
 REDUCTIONS = ("sum", "mean", "std", "var", "sem", "prod", "min", "max", "count", "any", "all")
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -436,5 +463,6 @@ METHODS: dict[str, Callable[..., Any]] = {
     "eval": _no_eval,
     **dict.fromkeys(("convert_dtypes", "infer_objects"), lambda self, *_, **__: self.copy()),
     **{name: _reduction(name) for name in REDUCTIONS},
+    "median": _median,
 }
 """What methods of Series and DataFrame do where they hold cells."""

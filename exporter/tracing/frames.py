@@ -20,7 +20,7 @@ import pandas as pd
 from pandas.core import indexing, ops
 
 from triton_regressors.exporter.tracing import cells, numpy_functions
-from triton_regressors.exporter.tracing.accessors import Accessor, Texts, Times
+from triton_regressors.exporter.tracing.accessors import Accessor, DatetimeIndex, Texts, Times
 from triton_regressors.exporter.tracing.cells import (
     Cell,
     algebra,
@@ -41,6 +41,7 @@ from triton_regressors.exporter.tracing.frame_methods import (
     apply_rows,
     like,
     mask,
+    no_categories,
     refusing,
     where,
 )
@@ -108,6 +109,7 @@ def patched(function: Any, rows: int) -> Iterator[None]:
         active.put(pd.DataFrame, "dtypes", property(_dtypes(inspect.getattr_static(pd.DataFrame, "dtypes"))))
         active.put(pd.Series, "str", Accessor(inspect.getattr_static(pd.Series, "str"), Texts))
         active.put(pd.Series, "dt", Accessor(inspect.getattr_static(pd.Series, "dt"), Times))
+        active.put(pd.Series, "cat", Accessor(inspect.getattr_static(pd.Series, "cat"), no_categories))
         active.put(indexing._LocIndexer, "__setitem__", _loc_setitem(indexing._LocIndexer.__setitem__))
         active.put(indexing._LocIndexer, "__getitem__", _loc_getitem(indexing._LocIndexer.__getitem__))
         active.put(np.vectorize, "__call__", _vectorize(np.vectorize.__call__))
@@ -122,6 +124,7 @@ def _put_functions(active: Patches, function: Any, rows: int) -> None:
         arrays[name] = _new_array(getattr(np, name), rows, filling)
     frames = {name: _of_values(getattr(pd, name), METHODS[name]) for name in ("isna", "isnull", "notna", "notnull")}
     frames |= {"cut": _of_values(pd.cut, cut), "to_datetime": _of_values(pd.to_datetime, to_datetime)}
+    frames["DatetimeIndex"] = DatetimeIndex
     frames["to_numeric"] = _of_values(pd.to_numeric, lambda values, *_, **__: values)
     frames["get_dummies"] = _of_values(pd.get_dummies, no_dummies)
     frames["qcut"] = _of_values(pd.qcut, refusing("qcut"))

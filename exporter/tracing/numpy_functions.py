@@ -35,7 +35,7 @@ MOVING = frozenset(
         *("column_stack", "concatenate", "copy", "delete", "dsplit", "dstack", "expand_dims", "flip", "fliplr"),
         *("hsplit", "hstack", "insert", "moveaxis", "ndim", "ravel", "repeat", "reshape", "resize", "roll", "rollaxis"),
         *("row_stack", "shape", "size", "split", "squeeze", "stack", "swapaxes", "take", "tile", "transpose"),
-        *("unstack", "vsplit", "vstack", "matrix_transpose", "permute_dims", "diff", "cross", "result_type"),
+        *("unstack", "vsplit", "vstack", "matrix_transpose", "permute_dims", "diff", "cross", "result_type", "einsum"),
     }
 )
 """Functions that only move elements, or whose own code in numpy uses operators alone."""

@@ -80,6 +80,25 @@ class Stand(types.ModuleType):
         return getattr(self.__dict__["_module"], name)
 
 
+class StandingType(type):
+    """The metaclass of types that stand for another, `original`, in the user's own code: its instances are theirs.
+
+    So are the values that the type `holds`.
+    """
+
+    original: type
+
+    def holds(cls, value: Any) -> bool:
+        """Return whether a value is one of the cells that the type stands for."""
+        return False
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.original) or cls.holds(value)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, cls.original)
+
+
 def own_globals(function: Any) -> list[dict[str, Any]]:
     """Return the globals of a function's code, and those of the loaded modules that are the user's own."""
     found: dict[int, dict[str, Any]] = {}

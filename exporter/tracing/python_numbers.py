@@ -15,6 +15,7 @@ import numpy as np
 
 from triton_regressors.exporter.tracing.cells import Cell, algebra, cast, combined
 from triton_regressors.exporter.tracing.expressions import FLOAT, SINGLE
+from triton_regressors.exporter.tracing.patches import StandingType
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 SAME_NAMES = (
@@ -84,34 +85,25 @@ def _refused(original: Callable[..., Any], instead: str) -> Callable[..., Any]:
     return function
 
 
-class _OfCells(type):
-    """The metaclass of `float` and `int` in the user's own code: instances are those of Python's type."""
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, cls.__mro__[1]) or (isinstance(value, Cell) and cls is Float and _floats(value))
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, cls.__mro__[1])
-
-
-def _floats(cell: Cell) -> bool:
-    return cell.expression.kind.name in (FLOAT, SINGLE)
-
-
-class Float(float, metaclass=_OfCells):
+class Float(float, metaclass=StandingType):
     """Stands for `float`: a cell becomes a cell of a float."""
 
-    dtype = np.dtype(np.float64)
+    original, dtype = float, np.dtype(np.float64)
+
+    @staticmethod
+    def holds(value: Any) -> bool:
+        """Return whether a value is a cell of a float."""
+        return isinstance(value, Cell) and value.expression.kind.name in (FLOAT, SINGLE)
 
     def __new__(cls, *value: Any) -> Any:
         """Return a cell for a cell, and otherwise what `float` returns."""
         return _number(value[0], np.float64) if value and isinstance(value[0], Cell) else float(*value)
 
 
-class Int(int, metaclass=_OfCells):
+class Int(int, metaclass=StandingType):
     """Stands for `int`: a cell becomes a cell of a whole number, without its fraction."""
 
-    dtype = np.dtype(np.int64)
+    original, dtype = int, np.dtype(np.int64)
 
     def __new__(cls, *value: Any, **base: Any) -> Any:
         """Return a cell for a cell, and otherwise what `int` returns."""

@@ -117,7 +117,7 @@ def _explored(run: Callable[[int], Any], own: Algebra, rows: int) -> Trace | Non
         ways = explored_table(lambda: _read(own, run(rows), rows), rows)
         for first in range(min(len(ways), MOST_MIXED)):
             mixed = [ways[(first + row) % len(ways)] for row in range(rows)]
-            found = on_ways(lambda: run(rows), [dict(taken) for taken, _ in mixed])  # noqa: B023
+            found = on_ways(lambda: run(rows), [dict(taken) for taken, _ in mixed])
             if _expressions(own, found, rows) != [list(trace.columns) for _, trace in mixed]:
                 return None
         merge: Trace = merged(ways, either)
@@ -132,7 +132,7 @@ def _sentence(error: BaseException, reason: str, instead: str) -> str:
     return f"{said}. {instead}" if instead else said
 
 
-class OtherRows(Untraceable):  # noqa: N818
+class OtherRows(Untraceable):
     """A result whose rows are not those of the table."""
 
 
