@@ -72,7 +72,7 @@ def lower_function(
     columns = range(x.width)
     kinds = [_kind(x, column, builder) for column in columns]
     strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
-    found = trace(function, kinds, list(names) or None, strings)
+    found = trace(function, kinds, list(names) or None, strings, builder.profile.text.digits)
     profile = builder.profile
     if len(profile.dtypes):
         features = [feature for feature in x.features if feature >= 0 and profile.dtypes[feature] is not None]
@@ -111,7 +111,7 @@ def _marked(value: Value, found: Trace, roots: Sequence[Expression], x: Value) -
     kinds = tuple(column.kind if new else None for column, new in zip(found.columns, made, strict=True))
     texts = found.algebra.texts
     strings = tuple(
-        MadeStrings(texts.values(column), _sources(texts.sources(column), x))
+        MadeStrings(texts.values(column), _sources(texts.sources(column), x), texts.writes_digits(column))
         if new and column.kind.name == TEXT
         else None
         for column, new in zip(found.columns, made, strict=True)
@@ -121,7 +121,7 @@ def _marked(value: Value, found: Trace, roots: Sequence[Expression], x: Value) -
         value,
         names=found.names or (),
         kinds=tuple(a or b for a, b in zip(kinds, old_kinds, strict=True)),
-        strings=tuple(a or b for a, b in zip(strings, old_strings, strict=True)),
+        strings=tuple(b if a is None else a for a, b in zip(strings, old_strings, strict=True)),
     )
 
 

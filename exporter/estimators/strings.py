@@ -12,21 +12,24 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.tracing.texts import is_whole
 from triton_regressors.tables.values import is_missing
 
 
 class MadeStrings(tuple[str, ...]):
     """The strings that own code makes of known ones, in the order of their numbers.
 
-    `sources` are the features of the model's input whose other strings the code may hand on as they are.
+    `sources` are the features of the model's input whose other strings the code may hand on as they are. `digits` says
+    that it writes whole numbers as text.
     """
 
     sources: tuple[int, ...]
+    digits: bool
 
-    def __new__(cls, strings: Sequence[str], sources: Iterable[int] = ()) -> MadeStrings:
+    def __new__(cls, strings: Sequence[str], sources: Iterable[int] = (), digits: bool = False) -> MadeStrings:
         """Return the strings."""
         made = super().__new__(cls, strings)
-        made.sources = tuple(sources)
+        made.sources, made.digits = tuple(sources), digits
         return made
 
 
@@ -52,8 +55,11 @@ def number_strings(builder: Builder, estimator: Any, x: Value, column: int, valu
 def know(builder: Builder, made: Sequence[str], values: Iterable[Any]) -> None:
     """Have strings known that own code may hand on and has not made of known ones: the model is then lowered again."""
     others = [str(value) for value in values if isinstance(value, str) and value not in made]
-    for source in made.sources if isinstance(made, MadeStrings) and others else ():
-        builder.profile.text.numbers(source, others)
+    if isinstance(made, MadeStrings) and others:
+        for source in made.sources:
+            builder.profile.text.numbers(source, others)
+        if made.digits:
+            builder.profile.text.digits.update(dict.fromkeys(filter(is_whole, others)))
 
 
 def _numbers_of_made(made: Sequence[str], values: Sequence[Any]) -> np.ndarray:

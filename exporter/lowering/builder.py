@@ -375,7 +375,7 @@ class Builder:
             beside,
             features=tuple(features) if max(features) >= 0 else (),
             kinds=tuple(kinds) if any(kinds) else (),
-            strings=tuple(strings) if any(strings) else (),
+            strings=tuple(strings) if any(known is not None for known in strings) else (),
         )
 
     def _check_fitted(self, estimator: Any) -> None:

@@ -86,17 +86,20 @@ def _lower(
     n_features = _feature_count(estimator, sample)
     names = table_names(estimator, sample)
     strings: Mapping[int, Sequence[str]] = {}
+    digits: dict[str, None] = {}
     while True:
         profile = Profile(n_features, missing_strings, _given_columns(names, sample))
         profile.names, profile.dtypes = names or (), _dtypes(names, sample, n_features)
         for column, known in strings.items():
             profile.text.numbers(column, known)
+        profile.text.digits.update(digits)
         rows = _first_rows(estimator, profile, sample, types)
         builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
         outputs = builder.lower_outputs(estimator, builder.input)
-        if not profile.text.untabled:
+        if not profile.text.untabled and len(profile.text.digits) == len(digits):
             break
-        strings = profile.text.untabled  # an encoder behind own code knows more strings than its tables
+        strings = profile.text.untabled or strings  # an encoder behind own code knows more strings than its tables
+        digits = dict(profile.text.digits)
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(

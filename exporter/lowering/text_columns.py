@@ -50,6 +50,7 @@ class TextColumns:
         self._missing: dict[int, Any] = {}
         self._groups: dict[int, str] = {}
         self._tabled: dict[int, int] = {}
+        self.digits: dict[str, None] = {}  # whole numbers whose texts an encoder behind own code knows, in order
 
     def __bool__(self) -> bool:
         return bool(self._categories)

@@ -78,10 +78,10 @@ Operand = Any
 class Algebra:
     """Makes the expressions of one trace."""
 
-    def __init__(self, strings: Mapping[int, Sequence[str]]) -> None:
-        """Take the known strings of each column of strings."""
+    def __init__(self, strings: Mapping[int, Sequence[str]], digits: Iterable[str] = ()) -> None:
+        """Take the known strings of each column of strings, and whole numbers whose texts are asked for."""
         self.graph = Graph()
-        self.texts = Texts(self.graph, strings)
+        self.texts = Texts(self.graph, strings, digits)
 
     # Constants
 

@@ -167,6 +167,8 @@ def _map(self: Any, func: Any, na_action: Any = None, **kwargs: Any) -> Any:
         return self.apply(lambda column: _map(column, func, na_action, **kwargs))
     if isinstance(func, Mapping) or hasattr(func, "iloc"):
         return each_cell(self, lambda x: _looked_up(x, func))
+    if func is str:
+        return _astype(self, str)
     return _each_value(self, functools.partial(func, **kwargs) if kwargs else func, na_action)
 
 
@@ -233,6 +235,8 @@ def _apply(self: Any, func: Any, args: Any = (), **kwargs: Any) -> Any:
         return func(self)
     if isinstance(func, str):
         return getattr(self, func)(*args, **kwargs)
+    if func is str:
+        return _astype(self, str)
     return _each_value(self, functools.partial(func, *args, **kwargs) if args or kwargs else func)
 
 
@@ -334,7 +338,7 @@ def _astype(self: Any, dtype: Any, *_: Any, **__: Any) -> Any:
         if name in ("category", "object"):
             return value
         if name in ("str", "string") or isinstance(dtype, pd.StringDtype):
-            raise misused(value, "strings") if value.kind.assumed else Untraceable("it makes text of numbers (astype)")
+            return _text_of_number(value)
         if value.kind.name == DATE and name.startswith("datetime64"):
             return value
         if value.kind.name == DATE and name in ("int64", "int"):
@@ -342,6 +346,18 @@ def _astype(self: Any, dtype: Any, *_: Any, **__: Any) -> Any:
         return own.cast(value, _kind_of(dtype))
 
     return each_cell(self, each)
+
+
+def _text_of_number(value: Expression) -> Expression:
+    """Return a whole number or a boolean as Python writes it."""
+    own = algebra()
+    if value.kind.assumed:
+        raise misused(value, "strings")
+    if value.kind.name == BOOLEAN:
+        return own.graph.make("text_of", value, ("False", "True"), kind=Kind(TEXT, "object"))
+    if value.kind.name != INTEGER:
+        raise Untraceable(f"it makes text of a {value.kind.name} column (astype)", "Make whole numbers of it before")
+    return own.graph.make("digits", value, kind=Kind(TEXT, "object"))
 
 
 def _whole_time(value: Expression) -> Expression:

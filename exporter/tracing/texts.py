@@ -25,8 +25,9 @@ class Texts:
     `known` are those of each column of the input: of the sample, and those that the code mentions.
     """
 
-    def __init__(self, graph: Graph, known: Mapping[int, Sequence[str]]) -> None:
+    def __init__(self, graph: Graph, known: Mapping[int, Sequence[str]], digits: Iterable[str] = ()) -> None:
         self._graph = graph
+        self._digits = list(digits)
         self._values: dict[Expression, list[str]] = {}
         self.known = {column: list(strings) for column, strings in known.items()}
         self.closed: set[int] = set()
@@ -46,6 +47,8 @@ class Texts:
                 return [text.arguments[0]] if isinstance(text.arguments[0], str) else []
             case "text_of":
                 return list(text.arguments[1])
+            case "digits":
+                return list(self._digits)
             case "where":
                 return list(dict.fromkeys([*self.values(text.arguments[1]), *self.values(text.arguments[2])]))
             case "text":
@@ -61,13 +64,13 @@ class Texts:
 
         A row may hold them, even if no row of the sample does.
         """
-        mentioned = [string for string in strings if isinstance(string, str)]
-        for column in self.sources(text):
-            known = self.known.setdefault(column, [])
-            new = [string for string in dict.fromkeys(mentioned) if string not in known]
-            if new:
-                known += new
-                self._values.clear()
+        mentioned = dict.fromkeys(string for string in strings if isinstance(string, str))
+        lists = [self.known.setdefault(column, []) for column in self.sources(text)]
+        for known in lists:
+            known += [string for string in mentioned if string not in known]
+        if self.writes_digits(text):
+            self._digits += [string for string in mentioned if is_whole(string) and string not in self._digits]
+        self._values.clear()
 
     def sources(self, text: Expression) -> set[int]:
         """Return the columns of the input whose strings an expression may hand on, known ones and others."""
@@ -80,6 +83,17 @@ class Texts:
                 return self.sources(text.arguments[0])
         return set()
 
+    def writes_digits(self, text: Expression) -> bool:
+        """Return whether an expression may hand on a whole number that is written as text."""
+        match text.operation:
+            case "digits":
+                return True
+            case "where":
+                return any(map(self.writes_digits, text.arguments[1:]))
+            case "text" if text.arguments[4]:
+                return self.writes_digits(text.arguments[0])
+        return False
+
     def results(self, call: Expression) -> list[Any]:
         """Return what a call makes of each string, of a missing one, and, if it is safe, of any other string."""
         inner, _, _, function, safe = call.arguments
@@ -88,6 +102,8 @@ class Texts:
             inner, function = inner.arguments[0], inner.arguments[3]
             chain.append(function)
         strings = self.values(inner)
+        if self.writes_digits(inner) and not safe:
+            raise Untraceable("it computes with the text of numbers", "Compute with the numbers themselves")
         if not strings and inner.operation == "leaf":
             raise Untraceable(
                 "it computes with strings of a column, and none are known",
@@ -130,6 +146,11 @@ class Texts:
             case "text_of":
                 inner: Expression = text.arguments[0]
                 return inner
+            case "digits":
+                places = {int(digits): float(place) for place, digits in enumerate(self._digits)}
+                keys = np.array(sorted(places), dtype=np.float64)
+                table = np.array([*(places[int(key)] for key in keys.tolist()), np.nan, -1.0])
+                return make("lookup", text.arguments[0], keys, table, kind=number)
             case "where":
                 condition, *branches = text.arguments
                 union = self.values(text)
@@ -188,10 +209,10 @@ class Texts:
         """Have the strings of each branch known in the others: behind a `where` they are the same string."""
         choices = [each for each in walk(list(roots)) if each.operation == "where" and each.kind.name == TEXT]
         while True:
-            before = sum(map(len, self.known.values()))
+            before = sum(map(len, self.known.values())) + len(self._digits)
             for choice in choices:
                 self.mention(choice, self.values(choice))
-            if sum(map(len, self.known.values())) == before:
+            if sum(map(len, self.known.values())) + len(self._digits) == before:
                 return
 
     def _replaced(self, expression: Expression, replaced: Any) -> Expression:
@@ -207,6 +228,11 @@ class Texts:
             return table
         arguments = tuple(replaced(each) if isinstance(each, Expression) else each for each in expression.arguments)
         return self._graph.make(expression.operation, *arguments, kind=expression.kind)
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a string is how Python writes a whole number that float64 holds exactly."""
+    return text.removeprefix("-").isdecimal() and str(int(text)) == text and abs(int(text)) <= 2**53
 
 
 def kind_of(results: Sequence[Any]) -> str:

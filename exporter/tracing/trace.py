@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ def trace(
     kinds: Sequence[Kind],
     names: Sequence[Any] | None,
     strings: Mapping[int, Sequence[str]],
+    digits: Iterable[str] = (),
 ) -> Trace:
     """Run a function on a table of cells and return its result.
 
@@ -60,11 +61,12 @@ def trace(
         kinds: the kind of each column.
         names: the columns' names if the table is a DataFrame; None for an array.
         strings: the known strings of each column of strings.
+        digits: whole numbers, written as text, that steps behind the function ask for.
 
     Raises:
         NotTraced: the function does what no plan can take, or raises an error.
     """
-    own = Algebra(strings)
+    own = Algebra(strings, digits)
     rows = next(count for count in ROWS if count != len(kinds))
     run = functools.partial(_run, function, own, kinds, names)
     try:

@@ -1,5 +1,6 @@
 """Dates of traced functions against pandas: drawn timestamps, in four units and three zones."""
 
+import datetime
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +71,27 @@ def test_parts_of_every_unit(unit: str) -> None:
 @pytest.mark.parametrize("zone", ZONES)
 def test_parts_of_every_zone(zone: str) -> None:
     check(parts, drawn("us", zone))
+
+
+def singles(table: pd.DataFrame) -> pd.DataFrame:
+    when, day = table["when"], pd.Timestamp("2000-02-29")
+    return pd.DataFrame(
+        {
+            "hour": when.apply(lambda date: date.hour),
+            "late": when.map(lambda date: 1 if date.weekday() >= 5 or date.hour > 20 else 0),
+            "week": when.apply(lambda date: date.week + date.isocalendar()[2] + date.isoweekday()),
+            "ordinal": when.map(pd.Timestamp.toordinal),
+            "same": [date.toordinal() + date.days_in_month for date in when],
+            "days": when.apply(lambda date: (date - day).days),
+            "leap day": (when.dt.date == datetime.date(2000, 2, 29)) | (when.dt.date > datetime.date(2100, 1, 1)),
+            "rows": table.apply(lambda row: row["when"].month if row["when"] < day else row["when"].dayofyear, axis=1),
+            "index": np.asarray(pd.DatetimeIndex(when).dayofweek, dtype=np.float64),
+        }
+    )
+
+
+def test_single_dates_and_their_methods() -> None:
+    check(singles, drawn("us").dropna().iloc[::7].reset_index(drop=True))
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -106,6 +106,9 @@ EXACT: dict[str, Callable[[pd.DataFrame], Any]] = {
             "count": t[["a", "c"]].count(axis=1),
             "any": (t[["a", "b"]] > 1).any(axis=1),
             "all": (t[["a", "b"]] > -1).all(axis="columns"),
+            "median": t[["a", "b", "c"]].median(axis=1),
+            "middle": t[["a", "b", "c", "k"]].median(axis=1),
+            "strict": t[["a", "c"]].median(axis=1, skipna=False),
         }
     ),
     "by row": lambda t: t[["a"]].assign(x=t.apply(by_row, axis=1)),
@@ -142,6 +145,14 @@ STRINGS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "where": lambda t: t[["a"]].assign(x=np.where(t.city.str.upper() == "BONN", t.a, t.b)),
     "select": lambda t: t[["a"]].assign(x=np.select([t.city == "Bonn", t.city.isna()], [1, 2], default=0)),
     "chain": lambda t: t[["a"]].assign(x=t.city.str.split("-").str[0].map({"San": 1, "Bonn": 2})),
+    "numbers": lambda t: t[["a"]].assign(
+        x=t.city.replace(dict(zip(CITIES, [1, 2.5, 3, 4], strict=True))).astype(float)
+    ),
+    "whole numbers": lambda t: t[["a"]].assign(
+        x=t.k.astype(str) == "3",
+        y=t.k.apply(str).isin(["-1", "0", "07"]),
+        z=t.flag.astype(str).map({"True": 2.0, "False": 1.0}),
+    ),
     "choice": lambda t: t[["a"]].assign(x=pd.Series(np.where(t.a > 0, "up", "down")).map({"up": 1, "down": -1})),
 }
 """Functions of strings with numbers as results."""

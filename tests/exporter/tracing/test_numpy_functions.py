@@ -104,6 +104,12 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "vectorize": lambda X: np.vectorize(lambda v, w: v if v > w else (0 if v < -1 else w))(X, X[:, [0]]),
     "constant column": lambda X: np.column_stack([np.ones(len(X)), X]),
     "out": lambda X: np.add(X, 1, out=X.copy()),
+    "places": lambda X: np.stack([X.argmax(axis=1), np.argmin(X, axis=1), np.argmax(X[:, ::-1], axis=1)], axis=1),
+    "sorted": lambda X: np.hstack([np.sort(X, axis=1), np.sort(np.hstack([X, X[:, :1] * 2]), axis=1)]),
+    "medians": lambda X: np.column_stack([np.median(X, axis=1), np.median(X[:, :3], axis=1)]),
+    "quantiles": lambda X: np.column_stack([np.quantile(X, 0.3, axis=1), np.percentile(X, 75, axis=1)]),
+    "heaviside": lambda X: np.heaviside(np.round(X), 0.25),
+    "einsum": lambda X: np.einsum("ij,ik->ijk", X[:, :2], X[:, 2:]).reshape(len(X), -1),
 }
 """Functions that have numpy's bits."""
 
@@ -121,6 +127,12 @@ NEAR: dict[str, Callable[[Any], Any]] = {
     "deviations": lambda X: np.column_stack([X.std(axis=1), np.var(X, axis=1, ddof=1), np.linalg.norm(X, axis=1)]),
     "interpolation": lambda X: np.interp(X, [-1.0, 0.0, 2.0], [5.0, 1.0, 3.0]),
     "special": lambda X: np.hstack([special.expit(X), special.erf(X), special.ndtr(X)]),
+    "Box and Cox": lambda X: np.hstack(
+        [special.boxcox1p(np.abs(X), 0.15), special.boxcox(np.abs(X) + 1, 0), special.inv_boxcox(np.abs(X), 0.5)]
+    ),
+    "products with logarithms": lambda X: np.hstack(
+        [special.xlogy(np.maximum(X, 0), np.abs(X)), np.logaddexp(X, X[:, [0]])]
+    ),
     "degrees": lambda X: np.hstack([np.radians(X), np.degrees(X), np.cbrt(X)]),
     "polynomial": lambda X: np.polyval([1.0, -2.0, 0.5], X),
     "weighted average": lambda X: np.average(X, axis=1, weights=[1, 2, 3, 4])[:, None],
@@ -128,6 +140,9 @@ NEAR: dict[str, Callable[[Any], Any]] = {
 """Functions that have numpy's answers to the last digits."""
 
 MISSING: dict[str, Callable[[Any], Any]] = {
+    "order": lambda X: np.column_stack(
+        [np.argmax(X, axis=1), X.argmin(axis=1), np.sort(X, axis=1), np.median(X, axis=1), np.quantile(X, 0.6, axis=1)]
+    ),
     "isnan": lambda X: np.hstack([np.isnan(X), ~np.isnan(X), np.isfinite(X)]) * 1.0,
     "filled": lambda X: np.hstack([np.where(np.isnan(X), MEANS, X), np.nan_to_num(X), np.nan_to_num(X, nan=-9.0)]),
     "comparisons": lambda X: np.hstack([X > 0, X != 0, X == X]) * 1.0,
