@@ -23,6 +23,7 @@ from triton_regressors.exporter.lowering.registry import registered_base, traces
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
+from triton_regressors.exporter.tracing.refusal import Untraceable
 from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
 from triton_regressors.tables.values import is_missing
 
@@ -80,7 +81,10 @@ def lower_function(
     if method != "predict" and found.dimensions != 2:
         raise NotTraced(f"its {method} returns a column and no table")
     texts = found.algebra.texts
-    roots = texts.numbered(found.columns)
+    try:
+        roots = texts.numbered(found.columns)
+    except Untraceable as error:
+        raise NotTraced(f"it cannot be traced: {error}{f'. {error.instead}' if error.instead else ''}") from error
     for column, known in texts.known.items():
         if x.strings and x.strings[column] is not None:
             know(builder, x.strings[column], known)

@@ -78,9 +78,14 @@ Operand = Any
 class Algebra:
     """Makes the expressions of one trace."""
 
-    def __init__(self, strings: Mapping[int, Sequence[str]], digits: Iterable[str] = ()) -> None:
-        """Take the known strings of each column of strings, and whole numbers whose texts are asked for."""
-        self.graph = Graph()
+    def __init__(
+        self, strings: Mapping[int, Sequence[str]], digits: Iterable[str] = (), keys: Sequence[Any] = ()
+    ) -> None:
+        """Take the known strings of each column of strings, and whole numbers whose texts are asked for.
+
+        `keys` are those of dictionaries and sets that the traced code may look a value up in.
+        """
+        self.graph, self.keys = Graph(), keys
         self.texts = Texts(self.graph, strings, digits)
 
     # Constants

@@ -8,6 +8,7 @@ pandas' own code. Each cell knows its row: a result that mixes rows, such as a c
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.dates import METHODS_OF_DATES, OF_TIMESTAMP, Dates
-from triton_regressors.exporter.tracing.expressions import BOOLEAN, DATE, DURATION, Expression
+from triton_regressors.exporter.tracing.expressions import BOOLEAN, DATE, DURATION, TEXT, Expression
 from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
 
 MOST_BRANCHES = 256
@@ -28,6 +29,10 @@ _path: ContextVar[_Path | None] = ContextVar("path", default=None)
 
 Way = tuple[list[tuple["Expression", bool]], Any]
 """The decisions that a function takes in turn, and what it returns."""
+
+
+RAISED = object()
+"""The result of a way on which the function raises an error."""
 
 
 def algebra() -> Algebra:
@@ -103,9 +108,17 @@ class Cell:
         return path.decide(algebra().truth(self.expression), self.row)
 
     def __hash__(self) -> int:
-        raise Untraceable(
-            "it looks values of a column up in a set or a dictionary", "Use Series.map with the dictionary"
-        )
+        path, own = _path.get(), algebra()
+        if path is None:
+            raise Decision(
+                "it looks values of a column up in a set or a dictionary", "Use Series.map with the dictionary"
+            )
+        text = self.expression.kind.name == TEXT
+        for key in own.keys:
+            same = isinstance(key, str) == text
+            if same and path.decide(own.binary("equal", self.expression, key), self.row):
+                return hash(key)
+        return object.__hash__(self)
 
     def __float__(self) -> float:
         raise Untraceable("it takes a cell's value as a Python number", "Use functions of numpy or math")
@@ -287,7 +300,8 @@ class Cells(np.ndarray):
         elif holds_cells(rest):
             raise Untraceable("it selects columns by the values of cells")
         else:
-            plain[key] = _plain(value)
+            elements = _plain(value)
+            plain[key] = elements if elements.ndim else elements[()]
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the cells as numbers of another type."""
@@ -494,11 +508,16 @@ def rounded(values: Any, decimals: int) -> Any:
 class Decision(Untraceable):
     """A decision by the value of a cell, outside a function of single rows."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "it decides by the value of a cell (if, and, or, not, min, max …)",
-            "Use numpy.where, numpy.select or masks in place of the branch",
-        )
+    def __init__(
+        self,
+        reason: str = "it decides by the value of a cell (if, and, or, not, min, max …)",
+        instead: str = "Use numpy.where, numpy.select or masks in place of the branch",
+    ) -> None:
+        super().__init__(reason, instead)
+
+
+class ManyWays(Untraceable):
+    """A function with too many ways through its branches."""
 
 
 def explored(function: Callable[[], Any]) -> Any:
@@ -509,7 +528,7 @@ def explored(function: Callable[[], Any]) -> Any:
     path = _path.get()
     if path is not None and not path.of_table:
         return function()
-    return merged([(way.taken, result) for way, result in _ways(function, of_table=False)], chosen)
+    return merged([(way.taken, result) for way, result in _ways(function, of_table=False)], chosen, _nothing)
 
 
 def explored_table(function: Callable[[], Any], rows: int) -> list[Way]:
@@ -518,7 +537,8 @@ def explored_table(function: Callable[[], Any], rows: int) -> list[Way]:
     Every row takes the same way, and each decision must be one that every row asks for.
     """
     ways = _ways(function, of_table=True)
-    if any(asked != set(range(rows)) for way, _ in ways for asked in way.rows.values()):
+    every = set(range(rows))
+    if any(asked != every for way, result in ways if result is not RAISED for asked in way.rows.values()):
         raise Decision
     return [(way.taken, result) for way, result in ways]
 
@@ -533,7 +553,7 @@ def on_ways(function: Callable[[], Any], answers: Sequence[Mapping[Expression, b
 
 
 def _ways(function: Callable[[], Any], of_table: bool) -> list[tuple[_Path, Any]]:
-    """Return every way through a function's branches with its result."""
+    """Return every way through a function's branches with its result; `RAISED` if a dictionary lacks a key."""
     ways: list[tuple[_Path, Any]] = []
     waiting: list[tuple[bool, ...]] = [()]
     while waiting:
@@ -542,25 +562,58 @@ def _ways(function: Callable[[], Any], of_table: bool) -> list[tuple[_Path, Any]
         token = _path.set(path)
         try:
             result = function()
+        except KeyError as error:
+            if not error.args or not holds_cells(error.args[0]):
+                raise
+            result = RAISED
         finally:
             _path.reset(token)
         ways.append((path, result))
         if len(ways) > MOST_BRANCHES:
-            raise Untraceable(f"a function of single rows has more than {MOST_BRANCHES} ways through its branches")
+            raise ManyWays(
+                f"it has more than {MOST_BRANCHES} ways through its branches and look-ups for a row",
+                "Use numpy.where, numpy.select or Series.map",
+            )
         answers = [answer for _, answer in path.taken]
         for place in range(len(given), len(answers)):
             waiting.append((*answers[:place], not answers[place]))
+    if all(result is RAISED for _, result in ways):
+        raise Untraceable("it looks values up in a dictionary that has none of them")
     return ways
 
 
-def merged(ways: list[Way], choose: Callable[[Expression, Any, Any], Any], depth: int = 0) -> Any:
-    """Put the results of ways that share their first `depth` decisions together, two by two by `choose`."""
+def merged(
+    ways: list[Way],
+    choose: Callable[[Expression, Any, Any], Any],
+    nothing: Callable[[Any], Any],
+    depth: int = 0,
+) -> Any:
+    """Put the results of ways that share their first `depth` decisions together, two by two by `choose`.
+
+    `nothing` makes a result of missing values like another, for ways that raise an error.
+    """
     if len(ways) == 1:
         return ways[0][1]
     condition = ways[0][0][depth][0]
-    yes = merged([way for way in ways if way[0][depth][1]], choose, depth + 1)
-    no = merged([way for way in ways if not way[0][depth][1]], choose, depth + 1)
+    yes, no = (
+        merged([way for way in ways if way[0][depth][1] == answer], choose, nothing, depth + 1)
+        for answer in (True, False)
+    )
+    if yes is RAISED or no is RAISED:
+        known = no if yes is RAISED else yes
+        if known is RAISED:
+            return RAISED
+        yes, no = (nothing(known), known) if yes is RAISED else (known, nothing(known))
     return choose(condition, yes, no)
+
+
+def _nothing(like: Any) -> Any:
+    """Return missing values in the form of a row's result."""
+    if isinstance(like, list | tuple):
+        return type(like)(math.nan for _ in like)
+    if hasattr(like, "iloc"):
+        return type(like)([math.nan] * len(like), index=like.index, dtype=object)
+    return np.full(np.shape(like), math.nan, dtype=object) if isinstance(like, np.ndarray) else math.nan
 
 
 def chosen(condition: Expression, yes: Any, no: Any) -> Any:

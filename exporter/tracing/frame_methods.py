@@ -40,7 +40,7 @@ ROW_REMOVING = ("dropna", "drop_duplicates", "query", "sample", "nlargest", "nsm
 OVER_ROWS = (
     *("rolling", "expanding", "ewm", "shift", "diff", "pct_change", "groupby", "rank", "quantile", "describe", "corr"),
     *("cumsum", "cumprod", "cummax", "cummin", "ffill", "bfill", "interpolate", "value_counts", "unique", "nunique"),
-    *("mode", "duplicated", "resample", "pivot", "melt", "merge", "join", "factorize", "idxmax", "idxmin"),
+    *("mode", "duplicated", "resample", "pivot", "melt", "join", "factorize", "idxmax", "idxmin"),
 )
 """Methods whose answer for a row depends on other rows."""
 
@@ -460,6 +460,22 @@ def _median(self: Any, axis: Any = 0, skipna: bool = True, numeric_only: bool = 
     return pd.Series(found.view(np.ndarray), index=self.index, dtype=object)
 
 
+def _merge(self: Any, right: Any, how: str = "inner", on: Any = None, **more: Any) -> Any:
+    """Put the columns of a constant table beside, row by row: its rows are told apart by one column."""
+    left_on, right_on = more.pop("left_on", on), more.pop("right_on", on)
+    plain = how == "left" and not more and isinstance(left_on, str) and isinstance(right_on, str)
+    if not plain or holds_cells(right) or not right[right_on].is_unique:
+        raise Untraceable(
+            "it calls merge", 'Merge with a constant table, how="left", on one column whose values are unique'
+        )
+    found, table = self.copy(), right.set_index(right_on, drop=left_on == right_on)
+    if set(table.columns) & set(found.columns):
+        raise Untraceable("it merges tables with columns of the same name", "Rename the columns before")
+    for name in table.columns:
+        found[name] = self[left_on].map(table[name])
+    return found
+
+
 REDUCTIONS = ("sum", "mean", "std", "var", "sem", "prod", "min", "max", "count", "any", "all")
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -480,5 +496,6 @@ METHODS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("convert_dtypes", "infer_objects"), lambda self, *_, **__: self.copy()),
     **{name: _reduction(name) for name in REDUCTIONS},
     "median": _median,
+    "merge": _merge,
 }
 """What methods of Series and DataFrame do where they hold cells."""

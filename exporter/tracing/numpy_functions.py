@@ -345,9 +345,16 @@ def _nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepd
     return _nansum(values, axis, keepdims=keepdims) / _sum(~np.isnan(values), axis, keepdims=keepdims)
 
 
-@handles("nanmax", "nanmin")
-def _nan_extreme(*_: Any, **__: Any) -> Any:
-    raise Untraceable("it calls numpy.nanmax or nanmin", "Use numpy.fmax.reduce or numpy.fmin.reduce with an axis")
+@handles("nanmax")
+def _nanmax(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Any:
+    values = unframed(a)
+    return reduced("fmax", values, _axis(values, axis), bool(keepdims is True))
+
+
+@handles("nanmin")
+def _nanmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **_: Any) -> Any:
+    values = unframed(a)
+    return reduced("fmin", values, _axis(values, axis), bool(keepdims is True))
 
 
 @handles("cumsum", "cumulative_sum")

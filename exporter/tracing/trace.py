@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from sklearn.exceptions import NotFittedError
 
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.cells import (
+    RAISED,
     Cell,
     Decision,
+    ManyWays,
     as_cells,
     explored_table,
     merged,
@@ -23,6 +26,7 @@ from triton_regressors.exporter.tracing.cells import (
 )
 from triton_regressors.exporter.tracing.expressions import Expression, Kind
 from triton_regressors.exporter.tracing.frames import frame, patched
+from triton_regressors.exporter.tracing.keys import keys_of
 from triton_regressors.exporter.tracing.numpy_functions import unframed
 from triton_regressors.exporter.tracing.refusal import Untraceable, place
 
@@ -66,7 +70,7 @@ def trace(
     Raises:
         NotTraced: the function does what no plan can take, or raises an error.
     """
-    own = Algebra(strings, digits)
+    own = Algebra(strings, digits, keys_of(function))
     rows = next(count for count in ROWS if count != len(kinds))
     run = functools.partial(_run, function, own, kinds, names)
     try:
@@ -76,7 +80,10 @@ def trace(
                 return _read(own, run(rows), rows)
             except Decision:
                 found = _explored(run, own, rows)
-                if found is None:
+                again = found and _explored(run, own, rows + 2)
+                if (
+                    found is None or again is None or not _alike([[*found.columns]], [[*again.columns]])
+                ):  # a count of rows
                     raise
                 return found
     except Untraceable as error:
@@ -115,15 +122,19 @@ def _explored(run: Callable[[int], Any], own: Algebra, rows: int) -> Trace | Non
         columns = tuple(own.where(condition, a, b) for a, b in zip(yes.columns, no.columns, strict=True))
         return Trace(own, columns, yes.names, yes.dimensions)
 
+    def nothing(like: Trace) -> Trace:
+        return Trace(own, tuple(own.expression(math.nan) for _ in like.columns), like.names, like.dimensions)
+
     try:
         ways = explored_table(lambda: _read(own, run(rows), rows), rows)
-        for first in range(min(len(ways), MOST_MIXED)):
-            mixed = [ways[(first + row) % len(ways)] for row in range(rows)]
+        answered = [way for way in ways if way[1] is not RAISED]
+        for first in range(min(len(answered), MOST_MIXED)):
+            mixed = [answered[(first + row) % len(answered)] for row in range(rows)]
             found = on_ways(lambda: run(rows), [dict(taken) for taken, _ in mixed])
-            if _expressions(own, found, rows) != [list(trace.columns) for _, trace in mixed]:
+            if not _alike(_expressions(own, found, rows), [list(trace.columns) for _, trace in mixed]):
                 return None
-        merge: Trace = merged(ways, either)
-    except (Decision, OtherRows):
+        merge: Trace = merged(ways, either, nothing)
+    except (Decision, ManyWays, OtherRows):
         return None
     return merge
 
@@ -132,6 +143,18 @@ def _sentence(error: BaseException, reason: str, instead: str) -> str:
     where = place(error)
     said = f"{where} cannot be traced: {reason}" if where else f"it cannot be traced: {reason}"
     return f"{said}. {instead}" if instead else said
+
+
+def _alike(found: list[list[Expression]], expected: list[list[Expression]]) -> bool:
+    """Return whether rows have the same expressions; a constant may be an integer in one and a float in the other."""
+    return all(
+        len(row) == len(wanted)
+        and all(
+            a is b or (a.constant and b.constant and a.kind.number and b.kind.number and a.arguments == b.arguments)
+            for a, b in zip(row, wanted, strict=True)
+        )
+        for row, wanted in zip(found, expected, strict=True)
+    )
 
 
 class OtherRows(Untraceable):

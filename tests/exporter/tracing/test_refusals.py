@@ -18,7 +18,7 @@ from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.tracing.trace import NotTraced
 
-TABLE = {1.0: 2.0}
+TABLE = {float(key): 2.0 * key for key in range(300)}
 
 
 def branch(X):

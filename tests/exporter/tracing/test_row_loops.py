@@ -63,6 +63,24 @@ def runs(X: np.ndarray) -> np.ndarray:
     return np.array(out)
 
 
+MARKS = {1: 10.0, 2: 2.5, 3: -1.0}
+PAIRS = {("Bonn", 1): 1.0, ("Bonn", 2): 2.0, ("Ulm", 1): 3.0, ("Ulm", 2): 4.0}
+
+
+def cities() -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"k": rng.integers(0, 5, 200), "j": rng.integers(1, 3, 200), "a": rng.normal(size=200)})
+    return table.assign(city=rng.choice(["Bonn", "Ulm"], 200))
+
+
+LOOKED_UP: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "default": lambda t: t[["a"]].assign(x=t.k.map(lambda k: MARKS.get(k, 0)), y=[MARKS.get(k, k) for k in t.k]),
+    "literal": lambda t: t[["a"]].assign(x=[{0: 5, 4: 6}.get(k, -1) for k in t.k], y=[k in {1, 2} for k in t.k]),
+    "pairs": lambda t: t[["a"]].assign(x=[PAIRS[city, j] for city, j in zip(t.city, t.j, strict=True)]),
+    "rows": lambda t: t[["a"]].assign(x=t.apply(lambda r: PAIRS.get((r["city"], r["k"]), r["a"]), axis=1)),
+    "merged": lambda t: t[["a", "k"]].merge(pd.DataFrame({"k": [1, 2, 4], "w": [0.5, 2.0, 7.0]}), how="left", on="k"),
+}
+
 BY_ROW: dict[str, Callable[[np.ndarray], Any]] = {
     "branches": branches,
     "while": halved,
@@ -77,6 +95,7 @@ OVER_ROWS: dict[str, Callable[[np.ndarray], Any]] = {
     "filter": lambda X: np.array([row for row in X if row[0] > 0]),
     "carried": carried,
     "runs": runs,
+    "different values": lambda X: X / len(set((X[:, 0] > 0).tolist())),
     "first row": lambda X: X if X[0, 0] > 0 else -X,
 }
 
@@ -87,7 +106,20 @@ def test_each_row_takes_its_own_way(name: str) -> None:
     np.testing.assert_array_equal(Traced(BY_ROW[name], X).transform(X), np.asarray(BY_ROW[name](X)))
 
 
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_dictionaries_and_sets_are_looked_up(name: str) -> None:
+    t = cities()
+    expected = np.asarray(LOOKED_UP[name](t), dtype=np.float64)
+    np.testing.assert_array_equal(Traced(LOOKED_UP[name], t).transform(t), expected)
+
+
+def test_a_key_that_a_dictionary_lacks_is_missing() -> None:
+    t = cities()
+    found = Traced(lambda t: t[["a"]].assign(x=[MARKS[k] for k in t.k]), t).transform(t)
+    np.testing.assert_array_equal(found[:, 1], t.k.map(MARKS).to_numpy())
+
+
 @pytest.mark.parametrize("name", OVER_ROWS)
 def test_a_way_that_depends_on_other_rows_is_refused(name: str) -> None:
-    with pytest.raises(NotTraced, match=r"line \d+ of test_row_loops.py.*it decides by the value of a cell"):
+    with pytest.raises(NotTraced, match=r"line \d+ of test_row_loops.py.*it (decides by the value of a cell|looks values of a column up)"):
         Traced(OVER_ROWS[name], matrix())
