@@ -8,8 +8,7 @@ pandas' own code. Each cell knows its row: a result that mixes rows, such as a c
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -18,21 +17,10 @@ import numpy as np
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.dates import METHODS_OF_DATES, OF_TIMESTAMP, Dates
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, DATE, DURATION, TEXT, Expression
+from triton_regressors.exporter.tracing.paths import Decision, current
 from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
 
-MOST_BRANCHES = 256
-"""The most ways through a function of single rows that are followed."""
-
 _algebra: ContextVar[Algebra] = ContextVar("algebra")
-_path: ContextVar[_Path | None] = ContextVar("path", default=None)
-
-
-Way = tuple[list[tuple["Expression", bool]], Any]
-"""The decisions that a function takes in turn, and what it returns."""
-
-
-RAISED = object()
-"""The result of a way on which the function raises an error."""
 
 
 def algebra() -> Algebra:
@@ -50,45 +38,6 @@ def recording(of: Algebra) -> Iterator[None]:
         _algebra.reset(token)
 
 
-class _Path:
-    """One way through a function: the decisions that it takes, of which the first are given.
-
-    `rows` are the rows that asked for each decision; `of_table` says that the function is one of a whole table.
-    """
-
-    def __init__(self, given: Sequence[bool], of_table: bool) -> None:
-        self.given, self.of_table = tuple(given), of_table
-        self.taken: list[tuple[Expression, bool]] = []
-        self.rows: dict[Expression, set[int]] = {}
-
-    def decide(self, condition: Expression, row: int) -> bool:
-        if condition.constant:
-            return bool(condition.arguments[0])
-        self.rows.setdefault(condition, set()).add(row)
-        known = next((answer for asked, answer in self.taken if asked is condition), None)
-        if known is not None:
-            return known
-        place = len(self.taken)
-        answer = self.given[place] if place < len(self.given) else True
-        self.taken.append((condition, answer))
-        return answer
-
-
-class _Mixed(_Path):
-    """A way for each row, whose decisions are known."""
-
-    def __init__(self, answers: Sequence[Mapping[Expression, bool]]) -> None:
-        super().__init__((), of_table=True)
-        self._answers = answers
-
-    def decide(self, condition: Expression, row: int) -> bool:
-        if condition.constant:
-            return bool(condition.arguments[0])
-        if row < 0 or condition not in self._answers[row]:
-            raise Decision
-        return self._answers[row][condition]
-
-
 class Cell:
     """An expression in a row of the traced table."""
 
@@ -102,13 +51,13 @@ class Cell:
         return call_ufunc(ufunc, method, *inputs, **keywords)
 
     def __bool__(self) -> bool:
-        path = _path.get()
+        path = current.get()
         if path is None:
             raise Decision
         return path.decide(algebra().truth(self.expression), self.row)
 
     def __hash__(self) -> int:
-        path, own = _path.get(), algebra()
+        path, own = current.get(), algebra()
         if path is None:
             raise Decision(
                 "it looks values of a column up in a set or a dictionary", "Use Series.map with the dictionary"
@@ -503,127 +452,3 @@ def rounded(values: Any, decimals: int) -> Any:
         return own.binary(last, own.unary("rint", own.binary(first, value, scale)), scale)
 
     return mapped(each, values)
-
-
-class Decision(Untraceable):
-    """A decision by the value of a cell, outside a function of single rows."""
-
-    def __init__(
-        self,
-        reason: str = "it decides by the value of a cell (if, and, or, not, min, max …)",
-        instead: str = "Use numpy.where, numpy.select or masks in place of the branch",
-    ) -> None:
-        super().__init__(reason, instead)
-
-
-class ManyWays(Untraceable):
-    """A function with too many ways through its branches."""
-
-
-def explored(function: Callable[[], Any]) -> Any:
-    """Return what a function of one row's cells returns, with every way through its branches followed.
-
-    The ways are put together by conditions: a function that returns 1 or 0 after an `if` returns `where(…, 1, 0)`.
-    """
-    path = _path.get()
-    if path is not None and not path.of_table:
-        return function()
-    return merged([(way.taken, result) for way, result in _ways(function, of_table=False)], chosen, _nothing)
-
-
-def explored_table(function: Callable[[], Any], rows: int) -> list[Way]:
-    """Return every way through a function of a table's cells that decides row by row, such as a loop over its rows.
-
-    Every row takes the same way, and each decision must be one that every row asks for.
-    """
-    ways = _ways(function, of_table=True)
-    every = set(range(rows))
-    if any(asked != every for way, result in ways if result is not RAISED for asked in way.rows.values()):
-        raise Decision
-    return [(way.taken, result) for way, result in ways]
-
-
-def on_ways(function: Callable[[], Any], answers: Sequence[Mapping[Expression, bool]]) -> Any:
-    """Return what a function of a table's cells returns where each row takes a way of its own."""
-    token = _path.set(_Mixed(answers))
-    try:
-        return function()
-    finally:
-        _path.reset(token)
-
-
-def _ways(function: Callable[[], Any], of_table: bool) -> list[tuple[_Path, Any]]:
-    """Return every way through a function's branches with its result; `RAISED` if a dictionary lacks a key."""
-    ways: list[tuple[_Path, Any]] = []
-    waiting: list[tuple[bool, ...]] = [()]
-    while waiting:
-        given = waiting.pop()
-        path = _Path(given, of_table)
-        token = _path.set(path)
-        try:
-            result = function()
-        except KeyError as error:
-            if not error.args or not holds_cells(error.args[0]):
-                raise
-            result = RAISED
-        finally:
-            _path.reset(token)
-        ways.append((path, result))
-        if len(ways) > MOST_BRANCHES:
-            raise ManyWays(
-                f"it has more than {MOST_BRANCHES} ways through its branches and look-ups for a row",
-                "Use numpy.where, numpy.select or Series.map",
-            )
-        answers = [answer for _, answer in path.taken]
-        for place in range(len(given), len(answers)):
-            waiting.append((*answers[:place], not answers[place]))
-    if all(result is RAISED for _, result in ways):
-        raise Untraceable("it looks values up in a dictionary that has none of them")
-    return ways
-
-
-def merged(
-    ways: list[Way],
-    choose: Callable[[Expression, Any, Any], Any],
-    nothing: Callable[[Any], Any],
-    depth: int = 0,
-) -> Any:
-    """Put the results of ways that share their first `depth` decisions together, two by two by `choose`.
-
-    `nothing` makes a result of missing values like another, for ways that raise an error.
-    """
-    if len(ways) == 1:
-        return ways[0][1]
-    condition = ways[0][0][depth][0]
-    yes, no = (
-        merged([way for way in ways if way[0][depth][1] == answer], choose, nothing, depth + 1)
-        for answer in (True, False)
-    )
-    if yes is RAISED or no is RAISED:
-        known = no if yes is RAISED else yes
-        if known is RAISED:
-            return RAISED
-        yes, no = (nothing(known), known) if yes is RAISED else (known, nothing(known))
-    return choose(condition, yes, no)
-
-
-def _nothing(like: Any) -> Any:
-    """Return missing values in the form of a row's result."""
-    if isinstance(like, list | tuple):
-        return type(like)(math.nan for _ in like)
-    if hasattr(like, "iloc"):
-        return type(like)([math.nan] * len(like), index=like.index, dtype=object)
-    return np.full(np.shape(like), math.nan, dtype=object) if isinstance(like, np.ndarray) else math.nan
-
-
-def chosen(condition: Expression, yes: Any, no: Any) -> Any:
-    """Return one of two results of branches by a condition: cells, constants, or sequences of them."""
-    if isinstance(yes, list | tuple) and isinstance(no, list | tuple) and len(yes) == len(no):
-        return type(yes)(chosen(condition, a, b) for a, b in zip(yes, no, strict=True))
-    if hasattr(yes, "iloc") and hasattr(no, "iloc") and yes.shape == no.shape:
-        values = [chosen(condition, a, b) for a, b in zip(yes._values.tolist(), no._values.tolist(), strict=True)]
-        return type(yes)(values, index=yes.index, dtype=object)
-    if isinstance(yes, np.ndarray) and isinstance(no, np.ndarray) and yes.shape == no.shape:
-        return mapped(lambda a, b: algebra().where(condition, a, b), yes, no)
-    row = row_of((yes, no))
-    return Cell(algebra().where(condition, of(yes), of(no)), row)

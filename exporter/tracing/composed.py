@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from triton_regressors.exporter.tracing.expressions import Expression
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
-if TYPE_CHECKING:
-    from triton_regressors.exporter.tracing.algebra import Algebra
+Composed = Callable[[Any, Any, Any], Expression]
+"""A function of an `Algebra` and two values."""
 
 
-def _heaviside(own: Algebra, x: Any, at_zero: Any) -> Expression:
+def _heaviside(own: Any, x: Any, at_zero: Any) -> Expression:
     step = own.where(own.binary("greater", x, 0), 1.0, own.where(own.binary("equal", x, 0), at_zero, 0.0))
     return own.where(own.missing(x), math.nan, step)
 
 
-def _power_transform(logarithm: str) -> Callable[[Algebra, Any, Any], Expression]:
+def _power_transform(logarithm: str) -> Composed:
     """Return Box and Cox's transform: `(xᵖ − 1) / p`, or `log(x)` with p = 0; `logarithm` is that of x or of 1 + x."""
 
-    def function(own: Algebra, x: Any, power: Any) -> Expression:
+    def function(own: Any, x: Any, power: Any) -> Expression:
         p, log = _constant(power, "boxcox"), own.unary(logarithm, x)
         return log if p == 0 else own.binary("divide", own.unary("expm1", own.binary("multiply", log, p)), p)
 
     return function
 
 
-def _inverse_power_transform(exponential: str) -> Callable[[Algebra, Any, Any], Expression]:
-    def function(own: Algebra, y: Any, power: Any) -> Expression:
+def _inverse_power_transform(exponential: str) -> Composed:
+    def function(own: Any, y: Any, power: Any) -> Expression:
         p = _constant(power, "inv_boxcox")
         log = y if p == 0 else own.binary("divide", own.unary("log1p", own.binary("multiply", y, p)), p)
         return own.unary(exponential, log)
@@ -37,10 +37,10 @@ def _inverse_power_transform(exponential: str) -> Callable[[Algebra, Any, Any], 
     return function
 
 
-def _times_log(logarithm: str) -> Callable[[Algebra, Any, Any], Expression]:
+def _times_log(logarithm: str) -> Composed:
     """Return `x log(y)`, which is 0 for x = 0 and any y but NaN."""
 
-    def function(own: Algebra, x: Any, y: Any) -> Expression:
+    def function(own: Any, x: Any, y: Any) -> Expression:
         product = own.binary("multiply", x, own.unary(logarithm, y))
         nothing = own.binary("logical_and", own.binary("equal", x, 0), own.unary("logical_not", own.missing(y)))
         return own.where(nothing, 0.0, product)
@@ -48,7 +48,7 @@ def _times_log(logarithm: str) -> Callable[[Algebra, Any, Any], Expression]:
     return function
 
 
-def _log_of_sum(own: Algebra, x: Any, y: Any) -> Expression:
+def _log_of_sum(own: Any, x: Any, y: Any) -> Expression:
     """`log(exp(x) + exp(y))`, without their overflow."""
     apart = own.unary("negative", own.unary("absolute", own.binary("subtract", x, y)))
     larger = own.binary("maximum", x, y)
@@ -67,7 +67,7 @@ def _constant(value: Any, name: str) -> float:
     return float(value)
 
 
-COMPOSED: dict[str, Callable[[Algebra, Any, Any], Expression]] = {
+COMPOSED: dict[str, Composed] = {
     "boxcox": _power_transform("log"),
     "boxcox1p": _power_transform("log1p"),
     "heaviside": _heaviside,

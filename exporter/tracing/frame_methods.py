@@ -13,6 +13,7 @@ import pandas as pd
 
 from triton_regressors.exporter.tracing import cells
 from triton_regressors.exporter.tracing.algebra import misused
+from triton_regressors.exporter.tracing.branches import explored
 from triton_regressors.exporter.tracing.cells import (
     Cell,
     algebra,
@@ -219,7 +220,7 @@ def _each_value(self: Any, function: Callable[..., Any], na_action: Any = None) 
         if isinstance(x, Cell) and x.expression.kind.name == TEXT:
             kind = own.text_call(x.expression, "map", lambda s: s.map(function, na_action), id(function), kind=None)
             return Cell(kind, x.row)
-        result = cells.explored(functools.partial(function, x))
+        result = explored(functools.partial(function, x))
         if not isinstance(result, Cell):
             result = Cell(own.expression(result), row_of((x,)))
         if na_action == "ignore":
@@ -256,7 +257,7 @@ def apply_rows(
     def of_row(row: np.ndarray) -> Any:
         return func(as_cells(row) if raw else pd.Series(row, index=self.columns, dtype=object), *args, **kwargs)
 
-    rows = [cells.explored(functools.partial(of_row, row)) for row in table]
+    rows = [explored(functools.partial(of_row, row)) for row in table]
     if isinstance(rows[0], pd.Series):
         return pd.DataFrame([list(row._values) for row in rows], index=self.index, columns=rows[0].index, dtype=object)
     if isinstance(rows[0], list | tuple | np.ndarray):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.tracing import cells
+from triton_regressors.exporter.tracing.branches import explored
 from triton_regressors.exporter.tracing.cells import (
     Cell,
     Cells,
@@ -405,7 +406,7 @@ def _polyval(p: Any, x: Any) -> Any:
 def _apply_along_axis(function: Any, axis: int, array: Any, *args: Any, **kwargs: Any) -> Any:
     if axis % np.ndim(array) != np.ndim(array) - 1 or np.ndim(array) != 2:
         raise Untraceable("it applies a function along rows")
-    rows = [cells.explored(functools.partial(function, row, *args, **kwargs)) for row in unframed(array)]
+    rows = [explored(functools.partial(function, row, *args, **kwargs)) for row in unframed(array)]
     return np.stack(rows) if np.ndim(rows[0]) else as_cells(rows)
 
 
@@ -443,7 +444,7 @@ def vectorized(function: Any, values: Sequence[Any]) -> Any:
     """Return a function of single numbers applied to each cell, with its branches followed."""
 
     def each(*elements: Any) -> Any:
-        result = cells.explored(functools.partial(function, *elements))
+        result = explored(functools.partial(function, *elements))
         return result if isinstance(result, Cell) else Cell(algebra().expression(result), row_of(elements))
 
     found = np.frompyfunc(each, len(values), 1)(*map(cells._plain, map(unframed, values)))

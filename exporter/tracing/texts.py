@@ -147,9 +147,9 @@ class Texts:
                 inner: Expression = text.arguments[0]
                 return inner
             case "digits":
-                places = {int(digits): float(place) for place, digits in enumerate(self._digits)}
-                keys = np.array(sorted(places), dtype=np.float64)
-                table = np.array([*(places[int(key)] for key in keys.tolist()), np.nan, -1.0])
+                whole = np.array([int(digits) for digits in self._digits], dtype=np.float64)
+                order = np.argsort(whole)
+                keys, table = whole[order], np.append(order.astype(np.float64), [np.nan, -1.0])
                 return make("lookup", text.arguments[0], keys, table, kind=number)
             case "where":
                 condition, *branches = text.arguments

@@ -13,21 +13,13 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from triton_regressors.exporter.tracing.algebra import Algebra
-from triton_regressors.exporter.tracing.cells import (
-    RAISED,
-    Cell,
-    Decision,
-    ManyWays,
-    as_cells,
-    explored_table,
-    merged,
-    on_ways,
-    recording,
-)
+from triton_regressors.exporter.tracing.branches import RAISED, ManyWays, explored_table, merged, on_ways
+from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
 from triton_regressors.exporter.tracing.expressions import Expression, Kind
 from triton_regressors.exporter.tracing.frames import frame, patched
 from triton_regressors.exporter.tracing.keys import keys_of
 from triton_regressors.exporter.tracing.numpy_functions import unframed
+from triton_regressors.exporter.tracing.paths import Decision
 from triton_regressors.exporter.tracing.refusal import Untraceable, place
 
 ROWS = (5, 7)

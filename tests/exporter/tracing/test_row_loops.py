@@ -121,5 +121,8 @@ def test_a_key_that_a_dictionary_lacks_is_missing() -> None:
 
 @pytest.mark.parametrize("name", OVER_ROWS)
 def test_a_way_that_depends_on_other_rows_is_refused(name: str) -> None:
-    with pytest.raises(NotTraced, match=r"line \d+ of test_row_loops.py.*it (decides by the value of a cell|looks values of a column up)"):
+    with pytest.raises(
+        NotTraced,
+        match=r"line \d+ of test_row_loops.py.*it (decides by the value of a cell|looks values of a column up)",
+    ):
         Traced(OVER_ROWS[name], matrix())
