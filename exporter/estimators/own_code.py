@@ -22,6 +22,7 @@ from triton_regressors.exporter.lowering.registry import registered_base, traces
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
+from triton_regressors.exporter.tracing.texts import MadeOf
 from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
 from triton_regressors.tables.values import is_missing
 
@@ -71,16 +72,27 @@ def lower_function(
     columns = range(x.width)
     kinds = [_kind(x, column, builder) for column in columns]
     strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
-    found = trace(function, kinds, list(names) or None, strings)
     profile = builder.profile
+    made = {
+        column: profile.text.made_of(x.features[column])
+        for column in strings
+        if x.features and x.features[column] >= 0 and kinds[column].unit != "category"
+    }
+    known = MadeOf(made, profile.text, functools.partial(_given, profile))
+    found = trace(function, kinds, list(names) or None, strings, known)
     if len(profile.dtypes):
-        features = [feature for feature in x.features if feature >= 0 and profile.dtypes[feature] is not None]
+        own = [feature for feature in x.features if 0 <= feature < profile.n_features]
+        features = [feature for feature in own if profile.dtypes[feature] is not None]
         profile.kept.update((feature, profile.dtypes[feature]) for feature in features)
     if method != "predict" and found.dimensions != 2:
         raise NotTraced(f"its {method} returns a column and no table")
     texts = found.algebra.texts
     roots = texts.numbered(found.columns)
+    strings = {column: texts.values(found.algebra.graph.leaf(column, kinds[column])) for column in strings}
     _note(roots, x, builder, kinds, strings)
+    for feature in sorted(texts.sources):
+        profile.note_read([feature])
+        _note_strings(profile, feature)
     for column in texts.closed:
         if x.features and x.features[column] >= 0:
             builder.profile.text.close(x.features[column])
@@ -91,8 +103,10 @@ def lower_function(
 
 def _marked(value: Value, found: Trace, roots: Sequence[Expression]) -> Value:
     """Return the value with what is known of columns that the trace made: their kinds, strings and names."""
-    made = [root.operation != "leaf" for root in roots]
-    kinds = tuple(column.kind if new else None for column, new in zip(found.columns, made, strict=True))
+    kinds = tuple(
+        column.kind if root.operation != "leaf" else None for column, root in zip(found.columns, roots, strict=True)
+    )
+    made = [root.operation not in ("leaf", "made") for root in roots]
     texts = found.algebra.texts
     strings = tuple(
         tuple(texts.values(column)) if new and column.kind.name == TEXT else None
@@ -111,7 +125,7 @@ def _note(
     roots: Sequence[Expression], x: Value, builder: Builder, kinds: Sequence[Kind], strings: dict[int, list[str]]
 ) -> None:
     """Record what the function reads of the model's input: columns that it hands on are not read by it."""
-    computed = [root for root in roots if root.operation != "leaf"]
+    computed = [root for root in roots if root.operation not in ("leaf", "made")]
     for column in sorted({each.arguments[0] for each in walk(computed) if each.operation == "leaf"}):
         feature = x.features[column] if x.features else -1
         if feature < 0:
@@ -120,8 +134,7 @@ def _note(
         profile.note_read([feature])
         if kind.name == TEXT:
             profile.text.table(feature, strings[column])
-            missing = [value for value in _given(profile, feature) if is_missing(value)][:1]
-            profile.text.numbers(feature, missing)
+            _note_strings(profile, feature)
         elif kind.name == DATE:
             profile.note_date(feature, kind.unit or "us", kind.zone)
 
@@ -135,6 +148,8 @@ def _kind(x: Value, column: int, builder: Builder) -> Kind:
     if feature < 0:
         return Kind(SINGLE if x.single else FLOAT)
     profile = builder.profile
+    if feature >= profile.n_features:
+        return Kind(TEXT, "object")
     dtype = profile.dtypes[feature] if len(profile.dtypes) else None
     return Kind(FLOAT, assumed=True) if dtype is None else _kind_of(dtype, functools.partial(_given, profile, feature))
 
@@ -158,6 +173,13 @@ def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
     if any(isinstance(value, str) for value in known):
         return Kind(TEXT, "object")
     return Kind(FLOAT)
+
+
+def _note_strings(profile: Any, feature: int) -> None:
+    """Record the strings of a feature in the sample, and which value is missing there."""
+    given = _given(profile, feature)
+    missing = [value for value in given if is_missing(value)][:1]
+    profile.text.numbers(feature, [*sorted({value for value in given if isinstance(value, str)}), *missing])
 
 
 def _given(profile: Any, feature: int) -> list[Any]:

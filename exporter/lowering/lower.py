@@ -21,6 +21,7 @@ from triton_regressors.exporter.lowering.registry import find_names
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
 from triton_regressors.exporter.lowering.tables import Tables
+from triton_regressors.exporter.lowering.text_columns import TextColumns
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
@@ -86,9 +87,12 @@ def _lower(
     n_features = _feature_count(estimator, sample)
     names = table_names(estimator, sample)
     strings: Mapping[int, Sequence[str]] = {}
+    before: TextColumns | None = None
     while True:
         profile = Profile(n_features, missing_strings, _given_columns(names, sample))
         profile.names, profile.dtypes = names or (), _dtypes(names, sample, n_features)
+        if before is not None:
+            profile.text.make_again(before)
         for column, known in strings.items():
             profile.text.numbers(column, known)
         rows = _first_rows(estimator, profile, sample, types)
@@ -96,7 +100,7 @@ def _lower(
         outputs = builder.lower_outputs(estimator, builder.input)
         if not profile.text.untabled:
             break
-        strings = profile.text.untabled  # an encoder behind own code knows more strings than its tables
+        strings, before = profile.text.untabled, profile.text  # an encoder behind own code knows more than its tables
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(

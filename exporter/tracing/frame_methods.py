@@ -98,7 +98,8 @@ def _fillna(self: Any, value: Any = None, *, axis: Any = None, inplace: bool = F
     def each(x: Any, filling: Any) -> Expression:
         own, kind = algebra(), algebra().expression(x).kind
         if kind.name == TEXT and isinstance(filling, str):
-            return own.text_call(x, "fillna", lambda series: series.fillna(filling), filling, safe=True)
+            call, step = lambda series: series.fillna(filling), ("fill", (filling,))
+            return own.text_call(x, "fillna", call, filling, safe=True, step=step)
         if kind.name in (INTEGER, BOOLEAN):
             return own.expression(x)  # its column holds no missing value
         return own.where(own.missing(x), filling, x)
@@ -139,6 +140,7 @@ def _isin(self: Any, values: Any) -> Any:
         own = algebra()
         value = own.expression(x)
         if value.kind.name == TEXT:
+            own.texts.mention(value, wanted)
             return own.text_call(
                 value, "isin", lambda series: series.isin(wanted), tuple(wanted), kind=BOOLEAN, safe=True
             )
@@ -170,6 +172,7 @@ def _looked_up(x: Any, table: Any) -> Expression:
     results = [entry for entry in entries.values() if entry == entry and entry is not None]
     texts = bool(results) and all(isinstance(entry, str) for entry in results)
     if value.kind.name == TEXT:
+        own.texts.mention(value, entries)
         return own.text_call(
             value,
             "map",
@@ -274,6 +277,7 @@ def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) 
         old = own.expression(x)
         if old.kind.name == TEXT:
             table = dict(pairs)
+            own.texts.mention(old, table)
             return own.text_call(
                 old,
                 "replace",

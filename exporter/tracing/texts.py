@@ -1,38 +1,165 @@
 """Strings of cells as numbers: the strings that an expression may have, and its number among them.
 
 A plan has no strings. A column of strings holds each string's number among those that are known, −1 for any other, and
-NaN for a missing one. A function of strings is asked at export about every known string, and becomes a table.
+NaN for a missing one. A function of strings that steps of the entry do, see `kernels/format/text_steps.py`, becomes a
+column of its own, which the entry makes of any string. Any other function is asked at export about every known string,
+and becomes a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from triton_regressors.exporter.tracing.expressions import FLOAT, TEXT, Expression, Graph, Kind
+from triton_regressors.exporter.tracing.expressions import BOOLEAN, FLOAT, TEXT, Expression, Graph, Kind
+from triton_regressors.exporter.lowering.text_columns import Made, TextColumns
 from triton_regressors.exporter.tracing.refusal import Untraceable
+from triton_regressors.exporter.tracing.text_methods import in_arrow, is_arrow
+from triton_regressors.kernels.format.text_steps import TextStep, function
 
 ANY = "\0"
 """Stands for a string that nobody knows."""
 
 
-class Texts:
-    """The strings of a trace's expressions; `known` are those of each column of the input."""
+@dataclass(frozen=True)
+class MadeOf:
+    """What an entry can make of the strings of a trace's columns.
 
-    def __init__(self, graph: Graph, known: Mapping[int, Sequence[str]]) -> None:
-        self._graph, self._known = graph, known
+    `columns` says for each column what it is itself made of, `text` holds all columns that are made, and `given`
+    returns the values of a feature in the sample.
+    """
+
+    columns: Mapping[int, Made]
+    text: TextColumns
+    given: Callable[[int], list[Any]]
+
+
+class Texts:
+    """The strings of a trace's expressions; `known` are those of each column of the input.
+
+    `closed` are the columns whose unknown strings no table answers.
+    """
+
+    def __init__(self, graph: Graph, known: Mapping[int, Sequence[str]], made: MadeOf | None = None) -> None:
+        self._graph, self._known, self._made_of = graph, known, made
         self._values: dict[Expression, list[str]] = {}
+        self._made: dict[Expression, Made | None] = {}
+        self._mentioned: dict[Expression, dict[str, None]] = {}
         self.closed: set[int] = set()
+        self.sources: set[int] = set()
 
     def values(self, text: Expression) -> list[str]:
         """Return the strings that an expression of strings may have."""
         found = self._values.get(text)
         if found is None:
-            found = self._values[text] = self._found(text)
+            own = self._found(text)
+            found = self._values[text] = list(dict.fromkeys([*self._numbered(text), *own, *self._mentioned.get(text, ())]))
         return found
+
+    def mention(self, text: Expression, strings: Iterable[Any]) -> None:
+        """Have strings that the code compares with known among those of a column, or of what is made of one."""
+        if text.operation == "leaf" or self.made(text) is not None:
+            mentioned = self._mentioned.setdefault(text, {})
+            mentioned.update(dict.fromkeys(each for each in strings if isinstance(each, str)))
+            self._values.clear()
+
+    def _numbered(self, text: Expression) -> list[str]:
+        """Return the strings of a made column that have numbers by now."""
+        made = self._made.get(text)
+        if made is None or self._made_of is None or text.operation == "leaf":
+            return []
+        column = self._made_of.text.found(made)
+        return [] if column is None else self._made_of.text.known(column)
+
+    # Strings that the entry makes
+
+    def made(self, text: Expression) -> Made | None:
+        """Return how the entry makes an expression of strings, or a number of strings; None if no steps do."""
+        if self._made_of is None:
+            return None
+        if text not in self._made:
+            self._made[text] = None
+            self._made[text] = self._steps(text)
+        return self._made[text]
+
+    def _steps(self, text: Expression) -> Made | None:
+        assert self._made_of is not None
+        if text.operation == "leaf":
+            return self._made_of.columns.get(text.arguments[0])
+        if text.operation == "join":
+            parts = [self.made(each) for each in text.inputs]
+            return None if None in parts else ("join", (), *parts)
+        if text.operation != "text":
+            return None
+        inner, step = text.arguments[0], text.arguments[5]
+        if step is None:
+            return None
+        name, arguments = step
+        if self.lists(inner):
+            if name != "get" or inner.arguments[5] is None:
+                return None
+            name = {"split": "part", "rsplit": "part_from_right"}[inner.arguments[5][0]]
+            arguments, inner = (*inner.arguments[5][1], *arguments), inner.arguments[0]
+        elif name in ("split", "rsplit"):
+            return None
+        of = self.made(inner)
+        found = in_arrow((name, arguments)) if is_arrow(inner.kind.unit) else (name, arguments)
+        if of is None or found is None or not self._agrees(text, inner, TextStep(found[0], (0,), found[1])):
+            return None
+        return (*found, of)
+
+    def _agrees(self, text: Expression, inner: Expression, step: TextStep) -> bool:
+        """Return whether a step makes of every known string what pandas makes of it."""
+        does, strings, results = function(step), self.values(inner), self.results(text)
+        if text.kind.name == TEXT and step.name != "fill" and not _missing(results[len(strings)]):
+            return False
+        return all(_same(does(string), result) for string, result in zip(strings, results, strict=False))
+
+    def joined(self, first: Expression, second: Expression) -> Expression:
+        """Return two columns of strings put together."""
+        both = self._graph.make("join", first, second, kind=Kind(TEXT, first.kind.unit))
+        if self.made(both) is None:
+            raise Untraceable(
+                "it joins two columns of strings, one of which an entry cannot make of a request's strings",
+                "Join columns of the table, or what the methods of .str that docs/own_code.md lists make of them",
+            )
+        return both
+
+    def _joined_strings(self, join: Expression) -> list[str]:
+        """Return what the rows of the sample hold in a column of joined strings."""
+        made_of = self._made_of
+        assert made_of is not None
+
+        def rows(made: Made) -> list[Any]:
+            name, *rest = made
+            if name == "column":
+                return [value if isinstance(value, str) else None for value in made_of.given(rest[0])]
+            parts = [rows(each) for each in rest[1:]]
+            if name == "join":
+                return [None if None in pair else "".join(pair) for pair in zip(*parts, strict=True)]
+            return [*map(function(TextStep(name, (0,), rest[0])), parts[0])]
+
+        return list(dict.fromkeys(text for text in rows(self.made(join) or ()) if text is not None))
+
+    def _column(self, text: Expression, tabled: bool = False) -> Expression | None:
+        """Return the column of the plan that the entry makes, None if it makes none of this expression.
+
+        A column that is `tabled` is read by a table of its strings.
+        """
+        made = self.made(text) if text.operation != "leaf" else None
+        if made is None or self._made_of is None:
+            return None
+        of_text = text.kind.name == TEXT
+        strings = self.values(text) if of_text and tabled else []
+        column = self._made_of.text.make(made, of_text)
+        if of_text and tabled:
+            self._made_of.text.table(column, strings)
+        self.sources |= _sources(made)
+        return self._graph.make("made", column, of_text, kind=Kind(FLOAT))
 
     def _found(self, text: Expression) -> list[str]:
         match text.operation:
@@ -44,6 +171,8 @@ class Texts:
                 return list(text.arguments[1])
             case "where":
                 return list(dict.fromkeys([*self.values(text.arguments[1]), *self.values(text.arguments[2])]))
+            case "join":
+                return self._joined_strings(text)
             case "text":
                 results = self.results(text)
                 wrong = next((r for r in results if not isinstance(r, str) and not _missing(r)), None)
@@ -54,11 +183,11 @@ class Texts:
 
     def results(self, call: Expression) -> list[Any]:
         """Return what a call makes of each string, of a missing one, and, if it is safe, of any other string."""
-        inner, _, _, function, safe = call.arguments
-        chain = [function]
-        while inner.operation == "text" and self._lists(inner):
-            inner, function = inner.arguments[0], inner.arguments[3]
-            chain.append(function)
+        inner, _, _, own, safe, _ = call.arguments
+        chain = [own]
+        while self.lists(inner):
+            inner, own = inner.arguments[0], inner.arguments[3]
+            chain.append(own)
         strings = self.values(inner)
         if not strings and inner.operation == "leaf":
             raise Untraceable(
@@ -76,8 +205,8 @@ class Texts:
 
     def _asked(self, strings: list[Any], kind: Kind, chain: list[Any]) -> list[Any]:
         series = pd.Series(strings, dtype=kind.unit if kind.unit not in (None, "category") else None)
-        for function in reversed(chain):
-            series = function(series)
+        for call in reversed(chain):
+            series = call(series)
         return list(series.tolist())
 
     def _may_be_missing(self, text: Expression) -> bool:
@@ -94,6 +223,9 @@ class Texts:
     def number(self, text: Expression) -> Expression:
         """Return the number of an expression's string among its `values`: −1 for any other, NaN for a missing one."""
         make, number = self._graph.make, Kind(FLOAT)
+        column = self._column(text)
+        if column is not None:
+            return column
         match text.operation:
             case "leaf":
                 return text
@@ -113,22 +245,36 @@ class Texts:
     def table(self, call: Expression, numbers: Sequence[float]) -> Expression:
         """Return a table of a call's results, given as numbers, by the string that it reads."""
         inner, safe = call.arguments[0], call.arguments[4]
-        while inner.operation == "text" and self._lists(inner):
+        while self.lists(inner):
             inner, safe = inner.arguments[0], safe and inner.arguments[4]
-        count = len(self.values(inner))
-        if not safe:
+        count, column = len(self.values(inner)), self._column(inner, tabled=True)
+        if not safe and column is not None and self._made_of is not None:
+            self._made_of.text.close(column.arguments[0])
+        elif not safe:
             self.closed |= inner.leaves()
         table = np.array([*numbers[: count + 1], numbers[count + 1] if safe else np.nan], dtype=np.float64)
         keys = np.arange(count, dtype=np.float64)
         return self._graph.make("lookup", self.number(inner), keys, table, kind=Kind(FLOAT))
 
-    def _lists(self, text: Expression) -> bool:
-        """Return whether a call makes lists of strings."""
-        return any(isinstance(result, list) for result in self.results(text))
+    def lists(self, text: Expression) -> bool:
+        """Return whether an expression makes lists of strings."""
+        return text.operation == "text" and any(isinstance(result, list) for result in self.results(text))
+
+    def _read(self, call: Expression) -> Expression:
+        """Return the strings that a call reads, or the call reads that makes the lists that it reads."""
+        inner: Expression = call.arguments[0]
+        return self._read(inner) if self.lists(inner) else inner
+
+    def _filled(self, column: Expression, number: float) -> Expression:
+        """Return a column with a number in place of a missing one."""
+        missing = self._graph.make("isnan", column, kind=Kind(BOOLEAN))
+        filling = self._graph.constant(number, Kind(FLOAT))
+        return self._graph.make("where", missing, filling, column, kind=Kind(FLOAT))
 
     def _moved(self, branch: Expression, union: Sequence[str]) -> Expression:
         """Return the number of a branch's string among the strings of all branches."""
         own = self.values(branch)
+        self._column(branch, tabled=True)
         if branch.constant:
             return self._graph.constant(float(union.index(own[0])) if own else np.nan, Kind(FLOAT))
         if own == list(union[: len(own)]):
@@ -163,6 +309,10 @@ class Texts:
             found: Expression = number if number.operation in ("leaf", "constant") else replaced(number)
             return found
         if expression.operation == "text":
+            column = self._column(expression)
+            if column is not None:
+                missing = self.results(expression)[len(self.values(self._read(expression)))]
+                return column if _missing(missing) else self._filled(column, _number(missing))
             results = [np.nan if _missing(result) else _number(result) for result in self.results(expression)]
             table: Expression = replaced(self.table(expression, results))
             return table
@@ -178,6 +328,17 @@ def kind_of(results: Sequence[Any]) -> str:
     if known and all(isinstance(result, bool | np.bool_) for result in known) and len(known) == len(results):
         return "bool"
     return FLOAT
+
+
+def _sources(made: Made) -> set[int]:
+    """Return the columns that something is made of."""
+    name, *rest = made
+    return {rest[0]} if name == "column" else {source for each in rest[1:] for source in _sources(each)}
+
+
+def _same(made: Any, result: Any) -> bool:
+    """Return whether a step's value is pandas'."""
+    return _missing(result) if made is None else not _missing(result) and bool(made == result)
 
 
 def _missing(value: Any) -> bool:

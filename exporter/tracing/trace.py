@@ -16,6 +16,7 @@ from triton_regressors.exporter.tracing.expressions import Expression, Kind
 from triton_regressors.exporter.tracing.frames import frame, patched
 from triton_regressors.exporter.tracing.numpy_functions import unframed
 from triton_regressors.exporter.tracing.refusal import Untraceable, place
+from triton_regressors.exporter.tracing.texts import MadeOf
 
 ROWS = (5, 7)
 """The number of rows of the traced table: the first one that is not its number of columns."""
@@ -40,6 +41,7 @@ def trace(
     kinds: Sequence[Kind],
     names: Sequence[Any] | None,
     strings: Mapping[int, Sequence[str]],
+    made: MadeOf | None = None,
 ) -> Trace:
     """Run a function on a table of cells and return its result.
 
@@ -48,11 +50,12 @@ def trace(
         kinds: the kind of each column.
         names: the columns' names if the table is a DataFrame; None for an array.
         strings: the known strings of each column of strings.
+        made: what the entry can make of these columns' strings; None if nothing.
 
     Raises:
         NotTraced: the function does what no plan can take, or raises an error.
     """
-    own = Algebra(strings)
+    own = Algebra(strings, made)
     rows = next(count for count in ROWS if count != len(kinds))
     table = np.empty((rows, len(kinds)), dtype=object)
     for column, kind in enumerate(kinds):

@@ -7,16 +7,19 @@ other string. Columns of whole numbers that FP32 would round may be an INT64 ten
 would round a column's categories too, the matrix has the places of the numbers among the categories. Columns of dates
 are in `integers` too: whole nanoseconds since 1970-01-01 UTC, which become whole microseconds in the matrix. `X` holds
 the other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads
-it.
+it. The matrix may end with columns that steps make of strings, see `text_steps.py`.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
+from .text_steps import MadeTexts, Texts, run
 
 NUMBERS = "X"
 """Name of the tensor of numbers."""
@@ -75,11 +78,33 @@ class TextInput:
         """
         found = np.empty(strings.shape)
         for column, numbers in enumerate(self.numbers):
-            found[:, column] = [numbers.get(text, UNKNOWN) for text in strings[:, column].tolist()]
+            texts = strings[:, column].tolist()
+            each = map(numbers.get, texts, itertools.repeat(UNKNOWN))
+            found[:, column] = np.fromiter(each, dtype=np.float64, count=len(texts))
         unknown = found == UNKNOWN
         if unknown.any():
             found[unknown] = [TOO_LONG if len(text) > max_bytes else UNKNOWN for text in strings[unknown].tolist()]
         return found
+
+    def texts(self, column: int, strings: np.ndarray, max_bytes: float = np.inf) -> tuple[Texts, np.ndarray]:
+        """Return a column's strings, None for a missing one, and the mask of rows that no step may read.
+
+        Those are strings of more than `max_bytes` that are no category, and bytes that are not UTF-8.
+        """
+        found, numbers = Texts.of(strings[:, column].tolist()), self.numbers[column]
+        values, refused = list[str | None](), np.zeros(len(found.values), dtype=bool)
+        for place, text in enumerate(found.values):
+            number = numbers.get(text, UNKNOWN)
+            value = None
+            if number == UNKNOWN and len(text) > max_bytes:
+                refused[place] = True
+            elif number == number:
+                try:
+                    value = text.decode()
+                except UnicodeDecodeError:
+                    refused[place] = True
+            values.append(value)
+        return Texts(values, found.rows), refused[found.rows]
 
     def decode(self, numbers: np.ndarray) -> np.ndarray:
         """Return strings, bytes in an object array, that have these numbers, `[rows, columns]`."""
@@ -156,7 +181,8 @@ class Inputs:
     `dtype` is that of `X`, float32 or float64. `integers` is the INT64 tensor, which may have no columns. `categorical`
     are the columns of numbers that are compared with categories for equality. A client must not round these columns
     unless the rows behind the entry had float32 there. `float32` are the columns with float32, in which the entry
-    answers the estimator's own float32; None if there are none.
+    answers the estimator's own float32; None if there are none. `made` are the columns that steps make of strings; None
+    if there are none.
     """
 
     n_features: int
@@ -166,6 +192,7 @@ class Inputs:
     integers: IntegerInput = IntegerInput()
     categorical: tuple[int, ...] = ()
     float32: tuple[int, ...] | None = None
+    made: MadeTexts | None = None
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:
@@ -181,6 +208,11 @@ class Inputs:
     def matrix_dtype(self) -> str:
         """The dtype of the plan's matrix: float64 if a tensor holds numbers that float32 does not."""
         return "float64" if self.integers.columns else self.dtype
+
+    @property
+    def n_given(self) -> int:
+        """The number of columns of the user's own; those that steps make of strings follow them."""
+        return self.n_features - (len(self.made.columns) if self.made is not None else 0)
 
     def columns(self) -> dict[str, tuple[int, ...]]:
         """Return each tensor's columns of the plan's matrix."""
@@ -206,7 +238,24 @@ class Inputs:
             matrix[:, self.integers.columns] = self.integers.encode(tensors[INTEGERS])
         for group in self.text:
             matrix[:, group.columns] = group.encode(tensors[group.name], max_string_bytes)
+        if self.made is not None:
+            self._make(self.made, matrix, tensors, max_string_bytes)
         return matrix
+
+    def _make(
+        self, made: MadeTexts, matrix: np.ndarray, tensors: Mapping[str, np.ndarray], max_string_bytes: float
+    ) -> None:
+        """Fill the columns that steps make of strings: with infinity in rows whose strings no step may read."""
+        texts, refused = dict[int, Texts](), dict[int, np.ndarray]()
+        groups = {column: (group, place) for group in self.text for place, column in enumerate(group.columns)}
+        for source in made.all_sources:
+            group, place = groups[source]
+            texts[source], refused[source] = group.texts(place, tensors[group.name], max_string_bytes)
+        for column, numbers in run(made, texts, UNKNOWN).items():
+            matrix[:, column] = numbers
+        for column in made.columns:
+            for source in made.sources(column):
+                matrix[refused[source], column.column] = TOO_LONG
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
         """Return tensors that `encode` turns into this matrix: numbers of their types, and bytes in object arrays."""
@@ -226,14 +275,22 @@ class Inputs:
 
     def place(self, column: int) -> tuple[str, int]:
         """Return the tensor that a column of the plan's matrix comes from, and its column there."""
+        column = self.source(column)
         return next((name, columns.index(column)) for name, columns in self.columns().items() if column in columns)
+
+    def source(self, column: int) -> int:
+        """Return the user's column that a column of the matrix is, or is made of; the first of several."""
+        if self.made is None or column < self.n_given:
+            return column
+        return self.made.sources(self.made.columns[column - self.n_given])[0]
 
     @property
     def closed(self) -> list[int]:
         """The columns of the matrix that hold no `UNKNOWN`."""
         groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
         pairs = [pair for group in groups for pair in zip(group.columns, group.closed, strict=True)]
-        return [column for column, closed in pairs if closed]
+        made = self.made.columns if self.made is not None else ()
+        return [column for column, closed in pairs if closed] + [each.column for each in made if each.closed]
 
     @property
     def dates(self) -> dict[int, DateColumn]:
@@ -242,9 +299,17 @@ class Inputs:
 
     @property
     def coded(self) -> list[int]:
-        """The columns of the matrix that hold the places of categories, or `UNKNOWN`."""
+        """The columns of the matrix that hold the places of categories, or `UNKNOWN`, and those made of strings."""
         integers = zip(self.integers.columns, self.integers.categories, strict=True)
-        return [column for column, known in integers if known] + [i for group in self.text for i in group.columns]
+        text = [column for group in self.text for column in group.columns]
+        made = range(self.n_given, self.n_features)
+        return [column for column, known in integers if known] + text + [*made]
+
+    @property
+    def choosing(self) -> list[int]:
+        """The columns of `coded` whose `UNKNOWN` is an unknown category of the model."""
+        unread = self.made.unread if self.made is not None else ()
+        return [column for column in self.coded if column not in unread]
 
 
 def microseconds(dates: np.ndarray) -> np.ndarray:

@@ -59,7 +59,7 @@ class Input:
 def labels(document: Document) -> list[str]:
     """Return a label for each column: its name, or "column 3" if it had none in training."""
     names = document.provenance.feature_names
-    return [shown(name) for name in names] or [f"column {number}" for number in range(document.inputs.n_features)]
+    return [shown(name) for name in names] or [f"column {number}" for number in range(document.inputs.n_given)]
 
 
 def inputs_of(document: Document) -> tuple[Input, ...]:
@@ -79,7 +79,7 @@ def inputs_of(document: Document) -> tuple[Input, ...]:
         if dates:
             lost = _where({name: column in nan_columns for name, column in zip(dates, inputs.dates, strict=True)})
             notes = (*_notes_on_dates(dates, lost), *(notes if len(dates) < len(columns) else ()))
-        in_order = not document.provenance.feature_names and len(columns) == inputs.n_features
+        in_order = not document.provenance.feature_names and len(columns) == inputs.n_given
         tensors.append(
             Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes, tuple(dates))
         )
