@@ -293,8 +293,9 @@ class TritonPythonModel:
             )
         string = strings_in(request, tensor)[row, place]
         if column >= self.inputs.n_given and not np.isfinite(number):
-            why = "is missing in what the model makes of it" if np.isnan(number) else "is not UTF-8"
-            return "unknown_category", f"{tensor} must hold strings that the model knows: {where}, {_quoted(string)}, {why}."
+            why = "has no part that the model reads" if np.isnan(number) else "is not UTF-8"
+            message = f"{tensor} must hold strings that the model can read: {where}, {_quoted(string)}, {why}."
+            return "unknown_category", message
         if np.isinf(number):
             limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
             return "too_long", f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."

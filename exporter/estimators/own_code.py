@@ -22,7 +22,7 @@ from triton_regressors.exporter.lowering.registry import registered_base, traces
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
-from triton_regressors.exporter.tracing.texts import MadeOf
+from triton_regressors.exporter.tracing.texts import MadeOf, made_strings
 from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
 from triton_regressors.tables.values import is_missing
 
@@ -168,7 +168,7 @@ def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
         text = any(isinstance(category, str) for category in dtype.categories)
         return Kind(TEXT, "category") if text else Kind(FLOAT)
     if isinstance(dtype, pd.StringDtype):
-        return Kind(TEXT, "str" if dtype.na_value is not pd.NA else "string")
+        return Kind(TEXT, "str" if dtype.na_value is not pd.NA else f"string[{dtype.storage}]")
     known = [value for value in values() if not is_missing(value)]
     if any(isinstance(value, str) for value in known):
         return Kind(TEXT, "object")
@@ -195,7 +195,10 @@ def _strings(x: Value, column: int, builder: Builder) -> list[str]:
     if x.strings and x.strings[column] is not None:
         return list(x.strings[column] or ())
     feature, text = x.features[column], builder.profile.text
-    given = {value for value in _given(builder.profile, feature) if isinstance(value, str)}
+    own = functools.partial(_given, builder.profile)
+    if feature >= builder.profile.n_features:
+        return list(dict.fromkeys([*text.known(feature), *made_strings(text.made_of(feature), own)]))
+    given = {value for value in own(feature) if isinstance(value, str)}
     return list(dict.fromkeys([*text.known(feature), *sorted(given)]))
 
 

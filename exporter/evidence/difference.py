@@ -129,7 +129,9 @@ class Difference:
             same = ((X[alike] == X[row]) | (np.isnan(X[alike]) & np.isnan(X[row]))).sum(axis=1)
         other = int(alike[np.argmax(same)])
         columns = [
-            column for column in range(self._inputs.n_given) if not _same(_cell(table, row, column), _cell(table, other, column))
+            column
+            for column in range(self._inputs.n_given)
+            if not _same(_cell(table, row, column), _cell(table, other, column))
         ]
         while len(columns) > MOST_COLUMNS:
             halves = [part.tolist() for part in np.array_split(columns, 2)]

@@ -23,6 +23,9 @@ SPECIAL = frozenset(".^$*+?{}[]\\|()")
 CASED = range(0x80, 0x20000)
 """Code points among which are all that have a case, except for ASCII."""
 
+ARROW = "string[pyarrow]"
+"""The dtype of strings that every pandas holds in Arrow's arrays."""
+
 NO_ARGUMENTS = frozenset({*CASES, *TESTS, "casefold", "len", "isupper", "islower", "istitle"})
 ONE_STRING = {
     "removeprefix": "prefix",
@@ -172,7 +175,7 @@ METHODS: dict[str, Callable[[dict[str, Any]], Step | None]] = {
 
 def is_arrow(unit: str | None) -> bool:
     """Return whether pandas holds strings of this dtype in Arrow's arrays."""
-    return unit in ("str", "string") and getattr(pd.Series([], dtype=unit).dtype, "storage", "") == "pyarrow"
+    return bool(unit) and getattr(pd.Series([], dtype=unit).dtype, "storage", "") == "pyarrow"
 
 
 def in_arrow(step: Step) -> Step | None:
@@ -181,9 +184,9 @@ def in_arrow(step: Step) -> Step | None:
     if name in CONTEXTUAL:
         return None
     if name in CASES:
-        upper, uppers, lower, lowers, cased = _cases()
-        up, down = (upper, uppers) if name != "lower" else ("", ""), (lower, lowers) if name != "upper" else ("", "")
-        return f"{name}_each", (*up, *down, cased if name == "title" else "")
+        first = {"lower": ("", ""), "swapcase": _changed("swapcase")}.get(name) or _changed("upper")
+        second = ("", "") if name in ("upper", "swapcase") else _changed("lower")
+        return f"{name}_each", (*first, *second, _cased() if name == "title" else "")
     if name in TESTS:
         spans = _spans(name)
         return (name, (spans,)) if spans else step
@@ -191,25 +194,27 @@ def in_arrow(step: Step) -> Step | None:
 
 
 @functools.cache
-def _cases() -> tuple[str, str, str, str, str]:
-    """Return the arguments of `Cases` with which it does what Arrow does."""
-    python = Cases("", "", "", "", "")
+def _changed(name: str) -> tuple[str, str]:
+    """Return the characters that Arrow changes otherwise than Python changes each by itself, and what they become."""
     characters = [chr(code) for code in CASED if not 0xD800 <= code < 0xE000]
-    series = pd.Series(characters, dtype="str")
-    changed = []
-    for arrow, own in ((series.str.upper(), python.upper), (series.str.lower(), python.lower)):
-        other = [(a, b) for a, b in zip(characters, arrow.tolist(), strict=True) if own(a) != b]
-        changed += ["".join(a for a, _ in other), "".join(b for _, b in other)]
-    inside = ("a" + series + "b").str.title().str[-1] == "b"
-    cased = [a for a, known in zip(characters, inside.tolist(), strict=True) if known != is_cased(a)]
-    return changed[0], changed[1], changed[2], changed[3], "".join(cased)
+    does, found = getattr(Cases("", "", "", "", ""), name), getattr(pd.Series(characters, dtype=ARROW).str, name)()
+    other = [(a, b) for a, b in zip(characters, found.tolist(), strict=True) if does(a) != b]
+    return "".join(a for a, _ in other), "".join(b for _, b in other)
+
+
+@functools.cache
+def _cased() -> str:
+    """Return the characters of which Arrow says otherwise than Python whether they have a case."""
+    characters = [chr(code) for code in CASED if not 0xD800 <= code < 0xE000]
+    inside = ("a" + pd.Series(characters, dtype=ARROW) + "b").str.title().str[-1] == "b"
+    return "".join(a for a, known in zip(characters, inside.tolist(), strict=True) if known != is_cased(a))
 
 
 @functools.cache
 def _spans(name: str) -> str:
     """Return the first and last characters of each span that Arrow's test of characters knows otherwise than Python."""
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    found = getattr(pd.Series(characters, dtype="str").str, name)().tolist()
+    found = getattr(pd.Series(characters, dtype=ARROW).str, name)().tolist()
     test = getattr(str, name)
     codes = [ord(a) for a, holds in zip(characters, found, strict=True) if holds != test(a)]
     spans = []

@@ -201,6 +201,11 @@ def _lower(character: str) -> str:
     return found if len(found) == 1 else character
 
 
+def _swapped(character: str) -> str:
+    found = _upper(character)
+    return found if found != character else _lower(character)
+
+
 def is_cased(character: str) -> bool:
     """Return whether Python knows a character as upper, lower or title case."""
     return character.isupper() or character.islower() or character.istitle()
@@ -209,8 +214,8 @@ def is_cased(character: str) -> bool:
 class Cases:
     """The case of single characters: Python's, except for those given.
 
-    `uppers` and `lowers` are each two strings of the same length: characters, and what they become. `cased` holds the
-    characters of which `is_cased` says the opposite.
+    `upper` and `uppers` are strings of the same length: characters, and what they become; so are `lower` and `lowers`.
+    `cased` holds the characters of which `is_cased` says the opposite. For `swapcase` the first two hold what it does.
     """
 
     def __init__(self, upper: str, uppers: str, lower: str, lowers: str, cased: str) -> None:
@@ -243,11 +248,7 @@ class Cases:
         """Return a text with each character in its other case."""
         if text.isascii():
             return text.swapcase()
-        made = []
-        for character in text:
-            up = self.upper(character)
-            made.append(up if up != character else self.lower(character))
-        return "".join(made)
+        return "".join([self._upper.get(c) or _swapped(c) for c in text])
 
 
 @functools.lru_cache(maxsize=32)
