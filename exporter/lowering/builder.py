@@ -346,7 +346,7 @@ class Builder:
         return dataclasses.replace(value, sparse=x.sparse, rows=columns_of(x.rows, chosen))
 
     def made(self, columns: Sequence[tuple[int, bool]]) -> Value:
-        """Return columns that the entry makes of strings: each is a column of the input and whether it holds strings."""
+        """Return columns that the entry makes of strings: each is its number and whether it holds strings."""
         places = [column for column, _ in columns]
         features = tuple(column if text else -1 for column, text in columns)
         return dataclasses.replace(self.columns(Value(INPUT, max(places) + 1), places), features=features)

@@ -278,12 +278,15 @@ def _replace(self: Any, to_replace: Any = None, value: Any = None, **more: Any) 
         if old.kind.name == TEXT:
             table = dict(pairs)
             own.texts.mention(old, table)
+            words = tuple(word for pair in table.items() for word in pair)
+            step = ("exchange", words) if all(isinstance(word, str) for word in words) else None
             return own.text_call(
                 old,
                 "replace",
                 lambda series: series.map(lambda text: table.get(text, text)),
                 tuple(map(repr, pairs)),
                 safe=True,
+                step=step,
             )
         found = old
         for key, new in reversed(pairs):

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from triton_regressors.exporter.tracing.expressions import BOOLEAN, FLOAT, TEXT, Expression, Graph, Kind
 from triton_regressors.exporter.lowering.text_columns import Made, TextColumns
+from triton_regressors.exporter.tracing.expressions import BOOLEAN, FLOAT, TEXT, Expression, Graph, Kind
 from triton_regressors.exporter.tracing.refusal import Untraceable
 from triton_regressors.exporter.tracing.text_methods import in_arrow, is_arrow
 from triton_regressors.kernels.format.text_steps import TextStep, function

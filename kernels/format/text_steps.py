@@ -184,6 +184,15 @@ def _part_from_right(text: str, separator: str | None, most: int, place: int) ->
     return parts[place] if -len(parts) <= place < len(parts) else None
 
 
+def _exchanged(text: str, *pairs: str) -> str:
+    return _exchanges(*pairs).get(text, text)
+
+
+@functools.lru_cache(maxsize=32)
+def _exchanges(*pairs: str) -> dict[str, str]:
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+
 def _padded(text: str, width: int, side: str, character: str) -> str:
     if side == "both":
         return text.center(width, character)
@@ -299,6 +308,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _tested(name) for name in TESTS},
     "append": lambda text, more: text + more,
     "prepend": lambda text, more: more + text,
+    "exchange": _exchanged,
     "slice": _sliced,
     "get": _get,
     "part": _part,
