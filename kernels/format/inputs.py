@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,34 +77,35 @@ class TextInput:
         A string of more than `max_bytes` that is not a category is `TOO_LONG`.
         """
         found = np.empty(strings.shape)
-        for column, numbers in enumerate(self.numbers):
-            texts = strings[:, column].tolist()
-            each = map(numbers.get, texts, itertools.repeat(UNKNOWN))
-            found[:, column] = np.fromiter(each, dtype=np.float64, count=len(texts))
-        unknown = found == UNKNOWN
-        if unknown.any():
-            found[unknown] = [TOO_LONG if len(text) > max_bytes else UNKNOWN for text in strings[unknown].tolist()]
+        for column in range(strings.shape[1]):
+            found[:, column] = self.numbered(column, strings[:, column].tolist(), max_bytes)
         return found
 
-    def texts(self, column: int, strings: np.ndarray, max_bytes: float = np.inf) -> tuple[Texts, np.ndarray]:
-        """Return a column's strings, None for a missing one, and the mask of rows that no step may read.
+    def numbered(self, column: int, texts: Sequence[bytes], max_bytes: float = np.inf) -> np.ndarray:
+        """Return the numbers of strings of one column, float64 `[rows]`, as `encode` does."""
+        each = map(self.numbers[column].get, texts, itertools.repeat(UNKNOWN))
+        found = np.fromiter(each, dtype=np.float64, count=len(texts))
+        unknown = np.flatnonzero(found == UNKNOWN).tolist()
+        if unknown:
+            found[unknown] = [TOO_LONG if len(texts[row]) > max_bytes else UNKNOWN for row in unknown]
+        return found
 
-        Those are strings of more than `max_bytes` that are no category, and bytes that are not UTF-8.
+    def read(self, column: int, texts: Sequence[bytes], max_bytes: float) -> tuple[np.ndarray, Texts, np.ndarray]:
+        """Return a column's numbers, its strings, None for a missing one, and the mask of rows that no step may read.
+
+        Those hold bytes that are not UTF-8, or strings that are too long.
         """
-        found, numbers = Texts.of(strings[:, column].tolist()), self.numbers[column]
-        values, refused = list[str | None](), np.zeros(len(found.values), dtype=bool)
-        for place, text in enumerate(found.values):
-            number = numbers.get(text, UNKNOWN)
-            value = None
-            if number == UNKNOWN and len(text) > max_bytes:
+        found = Texts.of(texts)
+        numbers = self.numbered(column, found.values, max_bytes)
+        refused = numbers == TOO_LONG
+        values = list[str | None]()
+        for place, (text, missing) in enumerate(zip(found.values, np.isnan(numbers).tolist(), strict=True)):
+            try:
+                values.append(None if missing or refused[place] else text.decode())
+            except UnicodeDecodeError:
+                values.append(None)
                 refused[place] = True
-            elif number == number:
-                try:
-                    value = text.decode()
-                except UnicodeDecodeError:
-                    refused[place] = True
-            values.append(value)
-        return Texts(values, found.rows), refused[found.rows]
+        return numbers[found.rows], Texts(values, found.rows), refused[found.rows]
 
     def decode(self, numbers: np.ndarray) -> np.ndarray:
         """Return strings, bytes in an object array, that have these numbers, `[rows, columns]`."""
@@ -236,26 +237,23 @@ class Inputs:
             matrix[:, self.numeric] = tensors[NUMBERS]
         if self.integers.columns:
             matrix[:, self.integers.columns] = self.integers.encode(tensors[INTEGERS])
+        sources = () if self.made is None else self.made.all_sources
+        read, refused = dict[int, Texts](), dict[int, np.ndarray]()
         for group in self.text:
-            matrix[:, group.columns] = group.encode(tensors[group.name], max_string_bytes)
+            for place, column in enumerate(group.columns):
+                texts = tensors[group.name][:, place].tolist()
+                if column in sources:
+                    numbers, read[column], refused[column] = group.read(place, texts, max_string_bytes)
+                else:
+                    numbers = group.numbered(place, texts, max_string_bytes)
+                matrix[:, column] = numbers
         if self.made is not None:
-            self._make(self.made, matrix, tensors, max_string_bytes)
+            for column, numbers in run(self.made, read, UNKNOWN).items():
+                matrix[:, column] = numbers
+            for made in self.made.columns:
+                for source in self.made.sources(made):
+                    matrix[refused[source], made.column] = TOO_LONG
         return matrix
-
-    def _make(
-        self, made: MadeTexts, matrix: np.ndarray, tensors: Mapping[str, np.ndarray], max_string_bytes: float
-    ) -> None:
-        """Fill the columns that steps make of strings: with infinity in rows whose strings no step may read."""
-        texts, refused = dict[int, Texts](), dict[int, np.ndarray]()
-        groups = {column: (group, place) for group in self.text for place, column in enumerate(group.columns)}
-        for source in made.all_sources:
-            group, place = groups[source]
-            texts[source], refused[source] = group.texts(place, tensors[group.name], max_string_bytes)
-        for column, numbers in run(made, texts, UNKNOWN).items():
-            matrix[:, column] = numbers
-        for column in made.columns:
-            for source in made.sources(column):
-                matrix[refused[source], column.column] = TOO_LONG
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
         """Return tensors that `encode` turns into this matrix: numbers of their types, and bytes in object arrays."""

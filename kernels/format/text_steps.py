@@ -12,6 +12,7 @@ A missing string stays missing, until the step `fill` replaces it.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from typing import Any
 import numpy as np
 
 from .errors import PlanError
+
+FEW = 512
+"""The strings that tell whether strings are often the same."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +97,18 @@ class Texts:
 
     @staticmethod
     def of(values: Sequence[Any]) -> Texts:
-        """Return the strings of some rows."""
-        distinct = dict.fromkeys(values)
-        for place, value in enumerate(distinct):
-            distinct[value] = place
-        rows = np.fromiter(map(distinct.__getitem__, values), dtype=np.int64, count=len(values))
-        return Texts(list(distinct), rows)
+        """Return the strings of some rows; if they are seldom the same, each row keeps its own."""
+        if 2 * len(set(values[:FEW])) > len(values[:FEW]):
+            return Texts(values, _in_order(len(values)))
+        places = dict(zip(dict.fromkeys(values), itertools.count(), strict=False))
+        rows = np.fromiter(map(places.__getitem__, values), dtype=np.int64, count=len(values))
+        return Texts(list(places), rows)
+
+
+@functools.lru_cache(maxsize=8)
+def _in_order(count: int) -> np.ndarray:
+    """Return the numbers from 0 to `count`, one array for each count: columns with the same rows are joined at once."""
+    return np.arange(count)
 
 
 def run(made: MadeTexts, columns: Mapping[int, Texts], unknown: float) -> dict[int, np.ndarray]:
