@@ -70,12 +70,16 @@ class MadeTexts:
 
     def sources(self, column: MadeColumn) -> list[int]:
         """Return the columns of strings that a column is made of."""
-        found, waiting = list[int](), [column.step]
-        while waiting:
-            step = self.steps[waiting.pop()]
-            found += [step.arguments[0]] if step.name == "column" else []
-            waiting += reversed(step.of)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(step.arguments[0] for step in self._behind(column.step) if step.name == "column"))
+
+    def names(self, column: MadeColumn) -> list[str]:
+        """Return the names of the steps that make a column, in order."""
+        return [step.name for step in self._behind(column.step) if step.name != "column"]
+
+    def _behind(self, place: int) -> list[TextStep]:
+        """Return a step and those that it reads, which come first."""
+        step = self.steps[place]
+        return [*(each for other in step.of for each in self._behind(other)), step]
 
     @functools.cached_property
     def functions(self) -> list[Callable[[Any], Any] | None]:

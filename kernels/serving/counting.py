@@ -112,6 +112,8 @@ class ColumnCounts:
         self._nan = list(nan_columns)
         self._coded = [column for column in inputs.choosing if column not in inputs.closed]
         self._named = [inputs.source(column) for column in self._coded]
+        self._places = sorted(set(self._named))
+        self._several = self._named != self._places
         self._given = inputs.n_given
         self._known = {} if profile is None else profile.known
         nowhere = np.full(n_features, np.nan)
@@ -138,7 +140,10 @@ class ColumnCounts:
             _add(given < self._low, weights, self.below)
             _add(given > self._high, weights, self.above)
         if self._coded:
-            np.add.at(self.unknown, self._named, weights @ (rows[:, self._coded] == UNKNOWN))
+            unknown = rows[:, self._coded] == UNKNOWN
+            if self._several:  # a row counts once for a column of which several are made
+                unknown = np.stack([unknown[:, np.equal(self._named, each)].any(axis=1) for each in self._places], 1)
+            self.unknown[self._places] += weights @ unknown
         for column, known in self._known.items():
             numbers = rows[:, column]
             self.unknown[column] += int(weights[~np.isin(numbers, known) & (numbers == numbers)].sum())
