@@ -104,20 +104,24 @@ def made_nan_columns(
     """Return the columns that steps make of strings in which NaN is answered as the estimator answers it.
 
     A missing value is made of a missing string, or of one that has no such part. A column without NaN in the samples
-    is tried with a string that nobody knows.
+    is tried with a string that nobody knows, in one row of two: code may not take a column that is missing throughout.
     """
-    found = []
-    for column in inputs.made.columns if inputs.made is not None else ():
+    found = list[int]()
+    if inputs.made is None:
+        return found
+    for column in inputs.made.columns:
         if any(np.isnan(sample.X[:, column.column]).any() for sample in samples):
             found.append(column.column)
             continue
-        rows = samples[0].X[:2].copy()
-        rows[:, inputs.made.sources(column)] = UNKNOWN
-        rows = oracle.completed(rows)
-        expected = oracle.finite_answers(rows) if np.isnan(rows[:, column.column]).all() else None
-        if expected is not None:
-            error = errors(runner.predict(rows, oracle.outputs), expected, samples[0].units)
-            found += [column.column] if (error <= tolerance).all() else []
+        for source in inputs.made.sources(column):
+            rows = samples[0].X[:2].copy()
+            rows[-1, source] = UNKNOWN
+            rows = oracle.completed(rows)
+            expected = oracle.finite_answers(rows) if np.isnan(rows[-1, column.column]) else None
+            if expected is not None:
+                error = errors(runner.predict(rows, oracle.outputs), expected, samples[0].units)
+                found += [column.column] if (error <= tolerance).all() else []
+                break
     return found
 
 

@@ -217,7 +217,7 @@ def _spans(name: str) -> str:
     found = getattr(pd.Series(characters, dtype=ARROW).str, name)().tolist()
     test = getattr(str, name)
     codes = [ord(a) for a, holds in zip(characters, found, strict=True) if holds != test(a)]
-    spans = []
+    spans = list[list[int]]()
     for code in codes:
         if spans and spans[-1][1] == code - 1:
             spans[-1][1] = code

@@ -130,7 +130,7 @@ def run(made: MadeTexts, columns: Mapping[int, Texts], unknown: float) -> dict[i
         if step.name == "column":
             found.append(columns[step.arguments[0]])
         elif does is None:
-            found.append(_joined(*of, pairs))
+            found.append(_joined(of[0], of[1], pairs))
         else:
             found.append(Texts([*map(does, of[0].values)], of[0].rows))
     return {column.column: numbers_of(column, found[column.step], unknown) for column in made.columns}

@@ -160,8 +160,8 @@ def test_strings_that_no_sample_held(server: TritonServer, client: Client, repos
     assert verify(client, repository / "people").passed
     with pytest.raises(InvalidRequest, match=r"the model was fitted on: row 1, column 1 \('town'\) is 'Rom'"):
         client.predict("people", asked.assign(town=["Ulm", "Rom"]))
-    with pytest.raises(InvalidRequest, match=r"row 0, column 0 \('name'\), 'Zoe', has no part that the model reads"):
-        client.predict("people", asked.assign(name=["Zoe", "A, Dr. B"]))
+    without_title = asked.assign(name=["Zoe", "A, Ms. B"])
+    np.testing.assert_allclose(client.predict("people", without_title), model.predict(without_title), rtol=1e-6)
     sent = {"X": np.zeros((1, 1), np.float32), "text": np.array([[b"\xff, Ms. Q", b"Ulm"]], dtype=object)}
     with pytest.raises(InvalidRequest, match=r"column 0 \('name'\), .* is not UTF-8"):
         client.predict("people", sent)

@@ -137,14 +137,21 @@ def _notes_on_strings(
     for column, known, closed in zip(group.columns, group.categories, group.closed, strict=True):
         if made is None or column not in made.unread:
             notes.append(_categories(called[column], known, closed))
-        for each in made.columns if made is not None else ():
-            sources = made.sources(each)
-            if sources[0] == column:
-                names = [SHOWN.get(step, step.removesuffix("_each")) for step in made.names(each)]
-                what = f"{' and '.join(called[source] for source in sources)} after {', '.join(names)}"
-                counted = each.categories is None
-                notes.append(f"{what}: a number." if counted else _categories(what, each.categories or (), each.closed))
+        notes += [] if made is None else _notes_on_made(column, called, made)
     return tuple(notes)
+
+
+def _notes_on_made(column: int, called: Sequence[str], made: MadeTexts) -> list[str]:
+    """Return the notes on what is made of the strings of a column, alone or with those of others behind it."""
+    notes = []
+    for each in made.columns:
+        sources = made.sources(each)
+        if sources[0] == column:
+            names = [SHOWN.get(step, step.removesuffix("_each")) for step in made.names(each)]
+            what = f"{' and '.join(called[source] for source in sources)} after {', '.join(names)}"
+            known = each.categories
+            notes.append(f"{what}: a number." if known is None else _categories(what, known, each.closed))
+    return notes
 
 
 def _categories(what: str, known: Sequence[str], closed: bool) -> str:

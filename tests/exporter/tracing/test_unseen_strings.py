@@ -142,10 +142,25 @@ def test_strings_that_no_step_may_read_are_refused(tmp_path: Path) -> None:
     for name, words in ((b"\xff, Mr. X", "is not UTF-8"), (b"a" * 5000, "no string of more than 4,096 bytes")):
         with pytest.raises(tr.InvalidRequest, match=words):
             loaded.predict(texts(name))
-    with pytest.raises(tr.InvalidRequest, match="has no part that the model reads"):
-        loaded.predict(texts(b"no comma"))
     with pytest.raises(tr.InvalidRequest, match="missing value"):
         loaded.predict(texts(b""))
+
+
+def test_a_string_without_the_part_is_missing_and_answered_if_the_encoder_takes_that(tmp_path: Path) -> None:
+    table = sample("str")
+    asked = table[:2].assign(name=["no comma", "Öz, Mr. X"])
+    model = fitted("title", table)
+    tr.export(model, tmp_path, name="ignoring", sample=table)
+    np.testing.assert_allclose(tr.load(tmp_path / "ignoring").predict(asked), model.predict(asked), rtol=1e-5)
+    encoder = make_column_transformer((OneHotEncoder(), ["title"]), remainder="passthrough")
+    tr.export(
+        make_pipeline(FunctionTransformer(title), encoder, Ridge()).fit(table, table["age"]),
+        tmp_path,
+        name="refusing",
+        sample=table,
+    )
+    with pytest.raises(tr.InvalidRequest, match=r"'name'\), 'no comma', has no part that the model reads"):
+        tr.load(tmp_path / "refusing").predict(asked)
 
 
 def test_an_entry_holds_no_other_strings_than_it_needs(tmp_path: Path) -> None:
