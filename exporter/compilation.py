@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
@@ -16,6 +17,7 @@ from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.evidence.verify import Report
 from triton_regressors.exporter.lowering.estimator import written
+from triton_regressors.exporter.lowering.text_columns import without_other_strings
 from triton_regressors.kernels.entry import (
     Document,
     Entry,
@@ -74,13 +76,24 @@ class Compilation:
 
         The rows are as the entry gets them. The answers are the estimator's own for these rows.
         """
-        parts = [(self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)]
         return Golden(
-            np.concatenate([sample.X[:rows] for sample, rows in parts]),
+            self._served[1],
             {
-                name: np.concatenate([sample.rounded[name][:rows] for sample, rows in parts])
+                name: np.concatenate([sample.rounded[name][:rows] for sample, rows in self._golden_parts])
                 for name in self.sample.rounded
             },
+        )
+
+    @property
+    def _golden_parts(self) -> list[tuple[Sample, int]]:
+        """The samples that golden rows are taken from, and how many of each."""
+        return [(self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)]
+
+    @functools.cached_property
+    def _served(self) -> tuple[Inputs, np.ndarray]:
+        """The inputs as the entry holds them, and the golden rows."""
+        return without_other_strings(
+            self.inputs, np.concatenate([sample.X[:rows] for sample, rows in self._golden_parts])
         )
 
     def document(self) -> Document:
@@ -95,7 +108,7 @@ class Compilation:
                 scikit_learn=sklearn.__version__,
                 triton_regressors=__version__,
             ),
-            inputs=self.inputs,
+            inputs=self._served[0],
             nan_columns=tuple(self.nan_columns),
             parity=dataclasses.replace(self.report.record(), precision=self.precision),
             stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),

@@ -117,6 +117,8 @@ class TritonPythonModel:
         self.max_string_bytes = _whole_number(parameters, "max_string_bytes", MAX_STRING_BYTES)
         if self.inputs.text:
             check_strings()
+        if self.inputs.made is not None:
+            self.inputs.made.functions  # noqa: B018  # raises an error if a step is not known
         configured = {
             tensor["name"]: (DATATYPES.get(tensor["data_type"]), [int(dim) for dim in tensor["dims"]])
             for tensor in config["input"]
@@ -277,7 +279,7 @@ class TritonPythonModel:
     def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> tuple[str, str]:
         """Return the reason for a refusal, and a message that locates the request's first value that is not allowed."""
         tensor, place = self.inputs.place(column)
-        name = f" ('{self.feature_names[column]}')" if self.feature_names else ""
+        name = f" ('{self.feature_names[self.inputs.source(column)]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
             return "not_finite", f"X must be finite: {where} is {number}."
@@ -290,6 +292,10 @@ class TritonPythonModel:
                 f"{tensor} must hold categories that the model was fitted on: {where} is {given}.",
             )
         string = strings_in(request, tensor)[row, place]
+        if column >= self.inputs.n_given and not np.isfinite(number):
+            why = "has no part that the model reads" if np.isnan(number) else "is not UTF-8"
+            message = f"{tensor} must hold strings that the model can read: {where}, {_quoted(string)}, {why}."
+            return "unknown_category", message
         if np.isinf(number):
             limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
             return "too_long", f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."

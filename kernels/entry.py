@@ -51,10 +51,10 @@ from .kernels.backend import TritonPythonModel
 '''
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
-_INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text")
+_INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text", "made")
 """The keys of "inputs", which is null if the tensor of numbers, FP32, is the plan's matrix.
 
-"float32" is absent if no column of the rows behind the entry was float32."""
+"float32" is absent if no column of the rows behind the entry was float32, and "made" if none is made of strings."""
 
 
 @dataclass(frozen=True)

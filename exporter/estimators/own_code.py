@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, 
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
 from triton_regressors.exporter.tracing.refusal import Untraceable
+from triton_regressors.exporter.tracing.texts import MadeOf, Texts, made_strings
 from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
 from triton_regressors.tables.values import is_missing
 
@@ -73,10 +74,17 @@ def lower_function(
     columns = range(x.width)
     kinds = [_kind(x, column, builder) for column in columns]
     strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
-    found = trace(function, kinds, list(names) or None, strings, builder.profile.text.digits)
     profile = builder.profile
+    made = {
+        column: profile.text.made_of(x.features[column])
+        for column in strings
+        if x.features and x.features[column] >= 0 and kinds[column].unit != "category"
+    }
+    known = MadeOf(made, profile.text, functools.partial(_given, profile))
+    found = trace(function, kinds, list(names) or None, strings, profile.text.digits, known)
     if len(profile.dtypes):
-        features = [feature for feature in x.features if feature >= 0 and profile.dtypes[feature] is not None]
+        own = [feature for feature in x.features if 0 <= feature < profile.n_features]
+        features = [feature for feature in own if profile.dtypes[feature] is not None]
         profile.kept.update((feature, profile.dtypes[feature]) for feature in features)
     if method != "predict" and found.dimensions != 2:
         raise NotTraced(f"its {method} returns a column and no table")
@@ -85,10 +93,14 @@ def lower_function(
         roots = texts.numbered(found.columns)
     except Untraceable as error:
         raise NotTraced(f"it cannot be traced: {error}{f'. {error.instead}' if error.instead else ''}") from error
-    for column, known in texts.known.items():
+    strings = {column: texts.values(found.algebra.graph.leaf(column, kinds[column])) for column in strings}
+    for column, those in strings.items():
         if x.strings and x.strings[column] is not None:
-            know(builder, x.strings[column], known)
-    _note(roots, x, builder, kinds, texts.known)
+            know(builder, x.strings[column], those)
+    _note(roots, x, builder, kinds, strings)
+    for feature in sorted(texts.sources):
+        profile.note_read([feature])
+        _note_strings(profile, feature)
     for column in texts.closed:
         if x.features and x.features[column] >= 0:
             builder.profile.text.close(x.features[column])
@@ -97,10 +109,10 @@ def lower_function(
     return _marked(value, found, roots, x)
 
 
-def _sources(columns: Iterable[int], x: Value) -> set[int]:
-    """Return the features of the model's input whose strings some columns of `x` may hold."""
-    found: set[int] = set()
-    for column in columns:
+def _origins(text: Expression, texts: Texts, x: Value) -> set[int]:
+    """Return the features of the model's input, and made ones, whose strings an expression of `x` may hand on."""
+    leaves, found = texts.origins(text)
+    for column in leaves:
         made = x.strings[column] if x.strings else None
         if made is not None:
             found |= set(made.sources)
@@ -111,11 +123,13 @@ def _sources(columns: Iterable[int], x: Value) -> set[int]:
 
 def _marked(value: Value, found: Trace, roots: Sequence[Expression], x: Value) -> Value:
     """Return the value with what is known of columns that a trace of `x` made: their kinds, strings and names."""
-    made = [root.operation != "leaf" for root in roots]
-    kinds = tuple(column.kind if new else None for column, new in zip(found.columns, made, strict=True))
+    kinds = tuple(
+        column.kind if root.operation != "leaf" else None for column, root in zip(found.columns, roots, strict=True)
+    )
+    made = [root.operation not in ("leaf", "made") for root in roots]
     texts = found.algebra.texts
     strings = tuple(
-        MadeStrings(texts.values(column), _sources(texts.sources(column), x), texts.writes_digits(column))
+        MadeStrings(texts.values(column), _origins(column, texts, x), texts.writes_digits(column))
         if new and column.kind.name == TEXT
         else None
         for column, new in zip(found.columns, made, strict=True)
@@ -133,7 +147,7 @@ def _note(
     roots: Sequence[Expression], x: Value, builder: Builder, kinds: Sequence[Kind], strings: dict[int, list[str]]
 ) -> None:
     """Record what the function reads of the model's input: columns that it hands on are not read by it."""
-    computed = [root for root in roots if root.operation != "leaf"]
+    computed = [root for root in roots if root.operation not in ("leaf", "made")]
     for column in sorted({each.arguments[0] for each in walk(computed) if each.operation == "leaf"}):
         feature = x.features[column] if x.features else -1
         if feature < 0:
@@ -142,8 +156,7 @@ def _note(
         profile.note_read([feature])
         if kind.name == TEXT:
             profile.text.table(feature, strings[column])
-            missing = [value for value in _given(profile, feature) if is_missing(value)][:1]
-            profile.text.numbers(feature, missing)
+            _note_strings(profile, feature)
         elif kind.name == DATE:
             profile.note_date(feature, kind.unit or "us", kind.zone)
 
@@ -157,6 +170,8 @@ def _kind(x: Value, column: int, builder: Builder) -> Kind:
     if feature < 0:
         return Kind(SINGLE if x.single else FLOAT)
     profile = builder.profile
+    if feature >= profile.n_features:
+        return Kind(TEXT, "object")
     dtype = profile.dtypes[feature] if len(profile.dtypes) else None
     return Kind(FLOAT, assumed=True) if dtype is None else _kind_of(dtype, functools.partial(_given, profile, feature))
 
@@ -175,11 +190,18 @@ def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
         text = any(isinstance(category, str) for category in dtype.categories)
         return Kind(TEXT, "category") if text else Kind(FLOAT)
     if isinstance(dtype, pd.StringDtype):
-        return Kind(TEXT, "str" if dtype.na_value is not pd.NA else "string")
+        return Kind(TEXT, "str" if dtype.na_value is not pd.NA else f"string[{dtype.storage}]")
     known = [value for value in values() if not is_missing(value)]
     if any(isinstance(value, str) for value in known):
         return Kind(TEXT, "object")
     return Kind(FLOAT)
+
+
+def _note_strings(profile: Any, feature: int) -> None:
+    """Record the strings of a feature in the sample, and which value is missing there."""
+    given = _given(profile, feature)
+    missing = [value for value in given if is_missing(value)][:1]
+    profile.text.numbers(feature, [*sorted({value for value in given if isinstance(value, str)}), *missing])
 
 
 def _given(profile: Any, feature: int) -> list[Any]:
@@ -195,7 +217,10 @@ def _strings(x: Value, column: int, builder: Builder) -> list[str]:
     if x.strings and x.strings[column] is not None:
         return list(x.strings[column] or ())
     feature, text = x.features[column], builder.profile.text
-    given = {value for value in _given(builder.profile, feature) if isinstance(value, str)}
+    own = functools.partial(_given, builder.profile)
+    if feature >= builder.profile.n_features:
+        return list(dict.fromkeys([*text.known(feature), *made_strings(text.made_of(feature), own)]))
+    given = {value for value in own(feature) if isinstance(value, str)}
     return list(dict.fromkeys([*text.known(feature), *sorted(given)]))
 
 

@@ -129,7 +129,9 @@ class Difference:
             same = ((X[alike] == X[row]) | (np.isnan(X[alike]) & np.isnan(X[row]))).sum(axis=1)
         other = int(alike[np.argmax(same)])
         columns = [
-            column for column in range(X.shape[1]) if not _same(_cell(table, row, column), _cell(table, other, column))
+            column
+            for column in range(self._inputs.n_given)
+            if not _same(_cell(table, row, column), _cell(table, other, column))
         ]
         while len(columns) > MOST_COLUMNS:
             halves = [part.tolist() for part in np.array_split(columns, 2)]
@@ -142,7 +144,7 @@ class Difference:
 
     def _agree(self, table: Any, row: int, other: int, changes: list[list[int]]) -> np.ndarray:
         """Return whether the answers to a row agree after columns take another row's values, bool `[changes]`."""
-        take = np.full((len(changes), self._inputs.n_features), row)
+        take = np.full((len(changes), self._inputs.n_given), row)
         for place, columns in enumerate(changes):
             take[place, columns] = other
         return self._errors(_mixed(table, take)) <= self._tolerance
@@ -154,7 +156,7 @@ class Difference:
         X = self._oracle.matrix(one, self._inputs.numeric)
         for column in columns:
             cell, called = _cell(table, row, column), self._called(column)
-            if X[0, column] == UNKNOWN and column in self._inputs.coded:
+            if X[0, column] == UNKNOWN and column in self._inputs.choosing:
                 return f"Cause: {cell!r} is not a category that the model knows in column {called}."
             if is_missing(cell) or cell == "":
                 return self._missing(table, row, column, cell)
@@ -165,13 +167,13 @@ class Difference:
                 f"the threshold differently from batch to batch. {ACCEPT}."
             )
         if self._holds(found, self._oracle.of_matrix(X)):
-            cells = [_cell(table, row, column) for column in columns or range(X.shape[1])]
+            cells = [_cell(table, row, column) for column in columns or range(self._inputs.n_given)]
             types = sorted({str(getattr(cell, "dtype", type(cell).__name__)) for cell in cells})
             return (
                 f"Cause: the estimator answers the row's values in their own types ({', '.join(types)}) differently "
                 "than as float64 numbers and strings, which an entry gets."
             )
-        for column in (columns or range(X.shape[1]))[:MOST_COLUMNS]:
+        for column in (columns or range(self._inputs.n_given))[:MOST_COLUMNS]:
             if (beside := self._beside(found, X, column)) is not None:
                 return (
                     f"Cause: the row lies on a threshold of the model. The estimator itself gives the entry's answer "

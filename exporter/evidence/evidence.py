@@ -18,7 +18,7 @@ from triton_regressors.exporter.evidence.calibration import CALIBRATION, check_l
 from triton_regressors.exporter.evidence.difference import Difference
 from triton_regressors.exporter.evidence.input_type import INPUT_TYPES, InputChoice, choose_inputs
 from triton_regressors.exporter.evidence.intervals import Interval
-from triton_regressors.exporter.evidence.missing import nan_columns
+from triton_regressors.exporter.evidence.missing import made_nan_columns, nan_columns
 from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.out_of_range import with_count
 from triton_regressors.exporter.evidence.quantiles import check_quantiles
@@ -149,6 +149,7 @@ def compare(runner: Runner, asked: Asked, terms: Terms) -> Compared:
         on_bits, thresholds = search_thresholds(runner, oracle, choice.inputs, sample, choice.forced, tolerance, tied)
         sample = without(sample, tied | on_bits)
     columns, with_nan, closed = nan_columns(runner, oracle, choice.inputs, sample, tolerance, accept_ties=accept)
+    columns = columns + made_nan_columns(runner, oracle, choice.inputs, (sample, with_nan), tolerance)
     said = ties_in_words(ties, accepted=accept, closed=closed, some=bool(columns))
     left_out = None if thresholds is None else f"Thresholds: {thresholds}{LEFT_OUT}"
     return Compared(sample, columns, with_nan, ". ".join(filter(None, [said, left_out])) or None)

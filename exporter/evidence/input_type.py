@@ -119,8 +119,8 @@ class _Probe:
         self._oracle, self._rows = oracle, rows
         self._limit = SHARE_OF_TOLERANCE * tolerance
         edges = find_edges(lowered.plan)
-        for date in lowered.inputs.dates:  # no type rounds it
-            edges.pop(date, None)
+        for exact in (*lowered.inputs.dates, *range(lowered.inputs.n_given, lowered.inputs.n_features)):
+            edges.pop(exact, None)  # no type rounds it
         known = rows_at_edges(edges, rows.X)
         at_edges = oracle.types.of_matrix(np.concatenate([known, self._rows_at_jumps(lowered)]))
         answers = oracle.finite_answers(at_edges) if len(at_edges) else None

@@ -9,7 +9,7 @@ is verified on these rows, or not written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from triton_regressors.exporter.evidence.oracle import Answers, Oracle
 from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.evidence.ties import errors, tied_rows
 from triton_regressors.kernels.engine.runner import Runner
-from triton_regressors.kernels.format.inputs import INTEGERS, Inputs
+from triton_regressors.kernels.format.inputs import INTEGERS, UNKNOWN, Inputs
 
 QUESTIONS = 64
 ROWS = 64
@@ -58,7 +58,7 @@ def nan_columns(
     def takes(columns: np.ndarray) -> bool:
         rows = complete[:2].copy()
         rows[:, columns] = np.nan
-        return matched(rows) is not None
+        return matched(oracle.completed(rows)) is not None
 
     tensors = inputs.columns()
     if INTEGERS in tensors:  # int64 has no NaN, but a missing date
@@ -79,7 +79,7 @@ def nan_columns(
         return given.tolist(), kept, closed_by_ties
 
     # The plan answers a row for each column. More columns than questions would cost more than they spare.
-    asked = _answered(runner, oracle.outputs, complete[0], every) if len(every) <= QUESTIONS else every
+    asked = _answered(runner, oracle, complete[0], every) if len(every) <= QUESTIONS else every
     columns = np.union1d(_search(asked, takes), given)
     if not len(columns):
         return [], nothing, closed_by_ties
@@ -88,6 +88,7 @@ def nan_columns(
     holes = rng.random((len(rows), len(columns))) < 0.25
     holes[np.arange(len(rows)), rng.integers(0, len(columns), len(rows))] = True
     rows[:, columns] = np.where(holes, np.float32(np.nan), rows[:, columns])
+    rows = oracle.completed(rows)
     found = matched(rows)
     if found is None:
         return as_given()
@@ -97,11 +98,39 @@ def nan_columns(
     return columns.tolist(), kept, closed_by_ties
 
 
-def _answered(runner: Runner, outputs: tuple[str, ...], row: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def made_nan_columns(
+    runner: Runner, oracle: Oracle, inputs: Inputs, samples: Sequence[Sample], tolerance: float
+) -> list[int]:
+    """Return the columns that steps make of strings in which NaN is answered as the estimator answers it.
+
+    A missing value is made of a missing string, or of one that has no such part. A column without NaN in the samples
+    is tried with a string that nobody knows, in one row of two: code may not take a column that is missing throughout.
+    """
+    found = list[int]()
+    if inputs.made is None:
+        return found
+    for column in inputs.made.columns:
+        if any(np.isnan(sample.X[:, column.column]).any() for sample in samples):
+            found.append(column.column)
+            continue
+        for source in inputs.made.sources(column):
+            rows = samples[0].X[:2].copy()
+            rows[-1, source] = UNKNOWN
+            rows = oracle.completed(rows)
+            expected = oracle.finite_answers(rows) if np.isnan(rows[-1, column.column]) else None
+            if expected is not None:
+                error = errors(runner.predict(rows, oracle.outputs), expected, samples[0].units)
+                found += [column.column] if (error <= tolerance).all() else []
+                break
+    return found
+
+
+def _answered(runner: Runner, oracle: Oracle, row: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return the columns for which the plan's answers are finite if that column alone of the row `[n]` is NaN."""
     rows = np.tile(row, (len(columns), 1))
     rows[np.arange(len(columns)), columns] = np.nan
-    finite = np.isfinite(np.column_stack(list(runner.predict(rows, outputs).values()))).all(axis=1)
+    answers = runner.predict(oracle.completed(rows), oracle.outputs)
+    finite = np.isfinite(np.column_stack(list(answers.values()))).all(axis=1)
     return np.asarray(columns[finite])
 
 

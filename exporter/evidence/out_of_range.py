@@ -33,7 +33,8 @@ def add_count(plan: Plan, profile: RowProfile | None, inputs: Inputs) -> Plan:
     if OUTPUT in plan.outputs:
         raise ExportError(f"Cannot add the output '{OUTPUT}': the model has one of this name.")
     low, high = np.nan_to_num(profile.low, nan=-np.inf), np.nan_to_num(profile.high, nan=np.inf)
-    low[inputs.coded] = 0  # UNKNOWN is below 0
+    low[inputs.coded] = -np.inf
+    low[inputs.choosing] = 0  # UNKNOWN is below 0
     missing = profile.nan_share == 0
     known = dict(sorted(profile.known.items()))
     missing[list(known)] = False  # the lookup counts it
@@ -52,5 +53,5 @@ def add_count(plan: Plan, profile: RowProfile | None, inputs: Inputs) -> Plan:
 
 def with_count(sample: Sample, profile: RowProfile, inputs: Inputs) -> Sample:
     """Return the sample with the output's answers beside the estimator's."""
-    counts = {OUTPUT: profile.outside(sample.X, inputs.coded)}
+    counts = {OUTPUT: profile.outside(sample.X, inputs.choosing)}
     return dataclasses.replace(sample, expected={**sample.expected, **counts}, rounded={**sample.rounded, **counts})

@@ -151,4 +151,4 @@ def _draw(profile: Profile) -> np.ndarray:
         whole = max(UNITS[kind.unit] // PER_MICROSECOND, 1)
         X[:, column] = np.floor(np.clip(X[:, column], -EXACT, EXACT) / whole) * whole
     X[:, sorted(profile.unread)] = 0.0
-    return X
+    return profile.text.completed(X)

@@ -34,6 +34,7 @@ from triton_regressors.exporter.lowering.row_types import (
 )
 from triton_regressors.exporter.lowering.soundness import one_line
 from triton_regressors.exporter.lowering.sparsity import makes_sparse
+from triton_regressors.exporter.lowering.text_columns import chosen_columns
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
@@ -169,16 +170,17 @@ class Builder:
             for guard in self._guards:
                 outputs = {name: self.add(Combine("sum"), value, guard) for name, value in outputs.items()}
         values = {name: value.name for name, value in outputs.items()}
-        steps: Sequence[Step] = self._steps
+        made, width = self.profile.text.made_count, self.input.width
+        steps: Sequence[Step] = given_apart(self._steps, width) if made else self._steps
         if self.input.rows is not None:
-            exact = float32_columns(self.input.rows, self.input.width)
+            exact = np.append(float32_columns(self.input.rows, width), np.zeros(made, dtype=bool))
             steps, renamed, self.sums = round_before_decisions(steps, self._rounding, exact, self._round_everywhere)
             values = {name: renamed.get(value, value) for name, value in values.items()}
             for name, function in self.functions.items():
                 read = dataclasses.replace(function.input, name=renamed.get(function.input.name, function.input.name))
                 self.functions[name] = dataclasses.replace(function, input=read)
-        plan = Plan(self.input.width, tuple(steps), values)
-        return Plan(self.input.width, plan.steps_for(tuple(outputs)), plan.outputs)
+        plan = Plan(width + made, tuple(steps), values)
+        return Plan(width + made, plan.steps_for(tuple(outputs)), plan.outputs)
 
     def apart(self, width: int) -> Builder:
         """Return a separate builder for a part of the model that reads `width` columns, at the same place as this."""
@@ -343,6 +345,12 @@ class Builder:
         value = self.add(Columns(chosen), x).holding(x, chosen)
         return dataclasses.replace(value, sparse=x.sparse, rows=columns_of(x.rows, chosen))
 
+    def made(self, columns: Sequence[tuple[int, bool]]) -> Value:
+        """Return columns that the entry makes of strings: each is its number and whether it holds strings."""
+        places = [column for column, _ in columns]
+        features = tuple(column if text else -1 for column, text in columns)
+        return dataclasses.replace(self.columns(Value(INPUT, max(places) + 1), places), features=features)
+
     def elementwise(self, x: Value, function: str, low: float | None = None, high: float | None = None) -> Value:
         """Return `function(x)`, clipped to `[low, high]` if these are given."""
         return self.add(Elementwise(function, low, high), x)
@@ -393,6 +401,19 @@ class Builder:
             raise self.refuse(estimator, reason) from None
         except (AttributeError, TypeError):
             pass  # the estimator or a part of it is not a BaseEstimator: scikit-learn cannot tell
+
+
+def given_apart(steps: Sequence[Step], width: int) -> list[Step]:
+    """Return steps that read the first `width` columns of the input in place of the whole input."""
+    first = Step(Columns(np.arange(width, dtype=np.int32)), (INPUT,), "given")
+    chosen = [step if chosen_columns(step.operation) is not None else _renamed(step, first.output) for step in steps]
+    return [first, *chosen] if any(new is not old for new, old in zip(chosen, steps, strict=True)) else chosen
+
+
+def _renamed(step: Step, name: str) -> Step:
+    if INPUT not in step.inputs:
+        return step
+    return Step(step.operation, tuple(name if each == INPUT else each for each in step.inputs), step.output)
 
 
 def _vector(numbers: ArrayLike, width: int) -> np.ndarray:

@@ -55,7 +55,7 @@ class Profile:
         self.booleans: set[int] = set()
         self.never_floats: set[int] = set()
         self.categories: dict[int, tuple[Any, ...]] = {}
-        self.text = TextColumns(missing_strings)
+        self.text = TextColumns(missing_strings, n_features)
         self.dates: dict[int, DateColumn] = {}
         self.read: set[int] = set()
         self.unread: frozenset[int] = frozenset()
@@ -72,7 +72,7 @@ class Profile:
 
     def note_read(self, features: Features) -> None:
         """Record that an estimator or a transformer is given features."""
-        self.read |= {feature for feature in features if feature >= 0}
+        self.read |= {feature for feature in features if 0 <= feature < self.n_features}
 
     def called(self, features: Features, column: int) -> str:
         """Return the name of a column in messages: the feature's name if it has one, otherwise its number.
@@ -93,13 +93,13 @@ class Profile:
         for numbers, known in ((location, self.location), (scale, self.scale)):
             given = np.broadcast_to(np.asarray(numbers, dtype=np.float64), (len(features),))
             for feature, number in zip(features, given, strict=True):
-                if feature >= 0 and np.isnan(known[feature]) and np.isfinite(number):
+                if 0 <= feature < self.n_features and np.isnan(known[feature]) and np.isfinite(number):
                     known[feature] = number
 
     def note_choices(self, feature: int, numbers: ArrayLike) -> None:
         """Record the only numbers that a feature takes."""
         given = np.asarray(numbers)
-        if len(given) and feature >= 0:
+        if len(given) and 0 <= feature < self.n_features:
             self.choices.setdefault(feature, given.astype(np.float64))
             if given.dtype.kind in "iu":
                 self.integers.add(feature)

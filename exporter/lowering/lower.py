@@ -21,6 +21,7 @@ from triton_regressors.exporter.lowering.registry import find_names
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
 from triton_regressors.exporter.lowering.tables import Tables
+from triton_regressors.exporter.lowering.text_columns import TextColumns
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
@@ -87,9 +88,12 @@ def _lower(
     names = table_names(estimator, sample)
     strings: Mapping[int, Sequence[str]] = {}
     digits: dict[str, None] = {}
+    before: TextColumns | None = None
     while True:
         profile = Profile(n_features, missing_strings, _given_columns(names, sample))
         profile.names, profile.dtypes = names or (), _dtypes(names, sample, n_features)
+        if before is not None:
+            profile.text.make_again(before)
         for column, known in strings.items():
             profile.text.numbers(column, known)
         profile.text.digits.update(digits)
@@ -98,8 +102,8 @@ def _lower(
         outputs = builder.lower_outputs(estimator, builder.input)
         if not profile.text.untabled and len(profile.text.digits) == len(digits):
             break
-        strings = profile.text.untabled or strings  # an encoder behind own code knows more strings than its tables
-        digits = dict(profile.text.digits)
+        # An encoder behind own code knows more than its tables.
+        strings, before, digits = profile.text.untabled or strings, profile.text, dict(profile.text.digits)
     if not hasattr(estimator, "predict"):
         what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(

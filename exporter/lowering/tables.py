@@ -72,10 +72,15 @@ class Tables:
         if self._dates:
             with raised_as(ExportError):
                 X[:, self._dates] = microseconds(self._nanoseconds(table, called))
-        return X
+        return self._text.completed(X)
+
+    def completed(self, X: np.ndarray) -> np.ndarray:
+        """Return rows of the plan's matrix with the columns that steps make of their strings."""
+        return self._text.completed(X)
 
     def asked(self, X: np.ndarray) -> Any:
         """Return rows of the plan's matrix as `predict` takes them."""
+        X = X[:, : self._n_features]
         given = {feature: as_dates(nanoseconds(X[:, feature]), kind) for feature, kind in self._profile.dates.items()}
         table = self._text.asked(X.astype(np.float64), self._names, self._profile.never_floats, given)
         table = self._kept(table) if self._names is not None else table

@@ -16,6 +16,7 @@ import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
+from triton_regressors.kernels.format.text_steps import MadeColumn, MadeTexts, Texts, TextStep, run
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.expression import Expression
@@ -32,6 +33,10 @@ UNKNOWN_SHARE = 0.05
 RESERVED = (NUMBERS, INTEGERS, "y", "std", "lower", "upper")
 
 
+Made = tuple[Any, ...]
+"""What a column is made of: a step's name, its arguments, and what it reads; `("column", number)` is a column."""
+
+
 class TextColumns:
     """The columns of a model's input that the plan reads as category numbers; false while there is none.
 
@@ -39,8 +44,13 @@ class TextColumns:
     found while the model is lowered.
     """
 
-    def __init__(self, missing_strings: Sequence[str] = ()) -> None:
-        """Take the strings that stand for a missing value in columns that do not have them as categories."""
+    def __init__(self, missing_strings: Sequence[str] = (), n_features: int = 0) -> None:
+        """Take the strings that stand for a missing value in columns that do not have them as categories.
+
+        The columns from `n_features` on are made of strings.
+        """
+        self._n_features = n_features
+        self._made: dict[tuple[Made, bool], int] = {}
         self._spellings = tuple(missing_strings)
         self._categories: dict[int, dict[Any, int]] = {}
         self._whole: set[int] = set()
@@ -57,7 +67,73 @@ class TextColumns:
 
     def columns(self) -> list[int]:
         """Return the columns that hold strings."""
-        return sorted(self._categories.keys() - self._whole)
+        return sorted(self._own().keys() - self._whole)
+
+    def _own(self) -> dict[int, dict[Any, int]]:
+        """Return the categories of the columns that are the user's."""
+        return {column: known for column, known in self._categories.items() if column < self._n_features}
+
+    def make(self, made: Made, text: bool) -> int:
+        """Return the column of the plan's matrix that steps make of strings: a string's number if `text`."""
+        return self._made.setdefault((made, text), self._n_features + len(self._made))
+
+    def make_again(self, other: TextColumns) -> None:
+        """Give columns that are made of strings the places that they had when the same model was lowered before."""
+        self._made = dict(other._made)
+
+    def found(self, made: Made) -> int | None:
+        """Return the column of strings that these steps make; None if no step of the plan reads it by now."""
+        return self._made.get((made, True))
+
+    def made_of(self, column: int) -> Made:
+        """Return what a column is made of: itself, if it is the user's."""
+        return next((made for (made, _), place in self._made.items() if place == column), ("column", column))
+
+    @property
+    def made_count(self) -> int:
+        """The number of columns that steps make of strings."""
+        return len(self._made)
+
+    @property
+    def made(self) -> MadeTexts | None:
+        """The columns that steps make of strings, None if there are none."""
+        if not self._made:
+            return None
+        places: dict[Made, int] = {}
+        steps: list[TextStep] = []
+
+        def place(made: Made) -> int:
+            if made not in places:
+                name, *rest = made
+                of = tuple(place(each) for each in (rest[1:] if name != "column" else ()))
+                steps.append(TextStep(name, of, tuple(rest) if name == "column" else rest[0]))
+                places[made] = len(steps) - 1
+            return places[made]
+
+        columns = tuple(
+            MadeColumn(
+                column,
+                place(made),
+                tuple(self._categories.get(column, ())) if text else None,
+                column in self._closed,
+            )
+            for (made, text), column in self._made.items()
+        )
+        return MadeTexts(tuple(steps), columns)
+
+    def completed(self, X: np.ndarray) -> np.ndarray:
+        """Return rows of the plan's matrix with the columns that steps make of their strings."""
+        made = self.made
+        if made is None:
+            return X
+        given = X[:, : self._n_features]
+        texts = {}
+        for source in made.all_sources:
+            known = [*self._categories[source], UNKNOWN_TEXT]
+            numbers = given[:, source].tolist()
+            texts[source] = Texts.of([None if number != number else known[int(number)] for number in numbers])
+        found = run(made, texts, UNKNOWN)
+        return np.column_stack([given, *(found[column.column] for column in made.columns)]).astype(X.dtype)
 
     def known(self, column: int) -> list[Any]:
         """Return the categories of a column that were found so far."""
@@ -128,9 +204,10 @@ class TextColumns:
         If there are columns of strings, the columns of numbers are those that a step of the plan reads.
         """
         dead = self._dropped - _columns_used(plan) if self._dropped else set()
+        read = {column for column in _columns_read(plan) if column < self._n_features}
         if not self:
             return dataclasses.replace(Inputs.plain(plan.n_features), numeric=tuple(sorted(set(numeric) - dead)))
-        numeric = sorted(_columns_read(plan) - self._categories.keys() - dead)
+        numeric = sorted(read - self._categories.keys() - dead)
         groups: dict[str, list[int]] = {}
         for column in self.columns():
             groups.setdefault(self._groups.get(column, "text"), []).append(column)
@@ -142,11 +219,14 @@ class TextColumns:
         whole = sorted(self._whole)
         known = tuple(tuple(self._categories[column]) for column in whole)
         integers = IntegerInput(tuple(whole), known, tuple(column in self._closed for column in whole))
-        return Inputs(plan.n_features, tuple(numeric), tuple(text), integers=integers)
+        made = self.made
+        if made is not None:
+            made = dataclasses.replace(made, unread=tuple(each for each in made.all_sources if each not in read))
+        return Inputs(plan.n_features, tuple(numeric), tuple(text), integers=integers, made=made)
 
     def draw(self, X: np.ndarray, rng: np.random.Generator) -> None:
         """Put random category numbers, some of them unknown if that is allowed, into rows `[rows, n_features]`."""
-        for column, known in sorted(self._categories.items()):
+        for column, known in sorted(self._own().items()):
             X[:, column] = rng.integers(0, len(known), len(X)) if known else UNKNOWN
             if column not in self._closed:
                 X[rng.random(len(X)) < UNKNOWN_SHARE, column] = UNKNOWN
@@ -159,7 +239,7 @@ class TextColumns:
         Raises:
             ExportError: the entry takes a string for a missing value, and the estimator does not.
         """
-        for column, known in self._categories.items():
+        for column, known in self._own().items():
             values = (table.iloc[:, column] if is_table(table) else table[:, column]).tolist()
             number = _place if column in self._whole else _number
             X[:, column] = [number(known, value) for value in values]
@@ -189,7 +269,7 @@ class TextColumns:
         import pandas as pd
 
         columns: dict[int, Any] = {column: numbers.astype(np.int64) for column, numbers in whole.items()} | dict(dates)
-        columns |= {column: self._values(column, X[:, column]) for column in self._categories}
+        columns |= {column: self._values(column, X[:, column]) for column in self._own()}
         if names is None:
             if len(dates) == X.shape[1] and all(isinstance(values.dtype, np.dtype) for values in dates.values()):
                 return np.column_stack([dates[column] for column in range(X.shape[1])])
@@ -212,6 +292,30 @@ class TextColumns:
         return values
 
 
+def without_other_strings(inputs: Inputs, X: np.ndarray) -> tuple[Inputs, np.ndarray]:
+    """Return inputs and rows of their matrix without the strings that neither a step of the plan nor a row holds.
+
+    An entry does not need every name that its sample held if it only reads what steps make of names.
+    """
+    unread = () if inputs.made is None else inputs.made.unread
+    if not unread:
+        return inputs, X
+    X, groups = X.copy(), []
+    for group in inputs.text:
+        categories = list(group.categories)
+        for place, column in enumerate(group.columns):
+            if column in unread:
+                known, numbers = categories[place], X[:, column]
+                used = {int(number) for number in numbers[numbers >= 0]}
+                kept = sorted(used | {known.index(text) for text in ("", *group.missing) if text in known})
+                found = np.array([*(kept.index(each) if each in kept else -1 for each in range(len(known))), -1])
+                present = ~np.isnan(numbers)
+                X[present, column] = found[numbers[present].astype(np.int64)]
+                categories[place] = tuple(known[each] for each in kept)
+        groups.append(dataclasses.replace(group, categories=tuple(categories)))
+    return dataclasses.replace(inputs, text=tuple(groups)), X
+
+
 def _number(known: dict[Any, int], value: Any) -> float:
     """Return the number of a string among a column's categories."""
     return np.nan if is_missing(value) else known.get(str(value), np.nan if value == "" else UNKNOWN)
@@ -231,18 +335,22 @@ def _columns_read(plan: Plan) -> set[int]:
     return read
 
 
-def _selected(operation: Operation, width: int) -> set[int]:
-    """Return the columns of its input that an operation reads."""
+def chosen_columns(operation: Operation) -> np.ndarray | None:
+    """Return the columns of its input that an operation names; None if it reads the whole input."""
     match operation:
         case Columns():
-            columns = operation.indices
+            return operation.indices
         case Expression() | Lookup():
-            columns = operation.columns
+            return operation.columns
         case Piecewise():
-            columns = operation.source
-        case _:
-            return set(range(width))
-    return set(columns.tolist())
+            return operation.source
+    return None
+
+
+def _selected(operation: Operation, width: int) -> set[int]:
+    """Return the columns of its input that an operation reads."""
+    columns = chosen_columns(operation)
+    return set(range(width)) if columns is None else set(columns.tolist())
 
 
 def _columns_used(plan: Plan) -> set[int]:

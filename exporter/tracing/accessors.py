@@ -20,6 +20,7 @@ from triton_regressors.exporter.tracing.frame_methods import (
 )
 from triton_regressors.exporter.tracing.patches import StandingType
 from triton_regressors.exporter.tracing.refusal import Untraceable
+from triton_regressors.exporter.tracing.text_methods import Step, step_of
 
 
 class Accessor:
@@ -35,31 +36,41 @@ class Accessor:
 
 
 class Texts:
-    """Methods of strings: they are evaluated on the strings that are known of a column."""
+    """Methods of strings: steps of the entry, or functions that are evaluated on the strings known of a column."""
 
     def __init__(self, series: Any) -> None:
         self._series = series
 
     def __getitem__(self, key: Any) -> Any:
         shown = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
-        return self._call("[]", lambda series: series.str[key], shown)
+        return self._call("[]", lambda series: series.str[key], shown, step_of("[]", (key,), {}))
+
+    def cat(self, others: Any = None, sep: str | None = None, na_rep: str | None = None, join: Any = "left") -> Any:
+        """Return the strings of several columns put together, with a separator between them."""
+        if others is None or na_rep is not None or not (holds_cells(others) or isinstance(others, list | tuple)):
+            raise Untraceable("it joins strings by .str.cat in another way than column by column", "Use a + '_' + b")
+        found = self._series
+        for other in others if isinstance(others, list | tuple) else [others]:
+            found = (found + sep if sep else found) + other
+        return found
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(pd.Series(["a"]).str, name):
             raise AttributeError(f"'StringMethods' has no attribute '{name}'")
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("expand") or name in ("cat", "get_dummies", "extractall", "partition", "rpartition"):
+            if kwargs.get("expand") or name in ("get_dummies", "extractall", "partition", "rpartition"):
                 raise Untraceable(f"it makes a table of strings (.str.{name})", "Take one part of them, by .str[0]")
             shown = (*map(repr, args), *map(repr, sorted(kwargs.items())))
-            return self._call(name, lambda series: getattr(series.str, name)(*args, **kwargs), shown)
+            call, step = lambda series: getattr(series.str, name)(*args, **kwargs), step_of(name, args, kwargs)
+            return self._call(name, call, shown, step)
 
         return method
 
-    def _call(self, name: str, call: Callable[[Any], Any], shown: Any) -> Any:
+    def _call(self, name: str, call: Callable[[Any], Any], shown: Any, step: Step | None) -> Any:
         def each(x: Any) -> Expression:
             own = algebra()
-            return own.text_call(own.expression(x), f"str.{name}", call, shown, kind=None)
+            return own.text_call(own.expression(x), f"str.{name}", call, shown, kind=None, step=step)
 
         return each_cell(self._series, each)
 

@@ -29,7 +29,8 @@ from triton_regressors.exporter.tracing.expressions import (
     common,
 )
 from triton_regressors.exporter.tracing.refusal import Untraceable
-from triton_regressors.exporter.tracing.texts import Texts, kind_of
+from triton_regressors.exporter.tracing.text_methods import Step
+from triton_regressors.exporter.tracing.texts import MadeOf, Texts, kind_of
 from triton_regressors.kernels.numerics.functions import FUNCTIONS
 
 COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
@@ -79,14 +80,19 @@ class Algebra:
     """Makes the expressions of one trace."""
 
     def __init__(
-        self, strings: Mapping[int, Sequence[str]], digits: Iterable[str] = (), keys: Sequence[Any] = ()
+        self,
+        strings: Mapping[int, Sequence[str]],
+        digits: Iterable[str] = (),
+        columns: MadeOf | None = None,
+        keys: Sequence[Any] = (),
     ) -> None:
-        """Take the known strings of each column of strings, and whole numbers whose texts are asked for.
+        """Take the known strings of each column of strings, and what is known of what they are made of.
 
-        `keys` are those of dictionaries and sets that the traced code may look a value up in.
+        `digits` are whole numbers whose texts are asked for, and `keys` those of dictionaries and sets that the traced
+        code may look a value up in.
         """
         self.graph, self.keys = Graph(), keys
-        self.texts = Texts(self.graph, strings, digits)
+        self.texts = Texts(self.graph, strings, digits, columns)
 
     # Constants
 
@@ -334,10 +340,12 @@ class Algebra:
                 return equal if name == "equal" else self._make("logical_not", equal, kind=BOOLEAN)
         if name == "add" and x.kind.name == y.kind.name == TEXT:
             if x.constant:
-                return self.text_call(y, "add", _Prepend(x.arguments[0]), x.arguments[0])
+                prepended = x.arguments[0]
+                return self.text_call(y, "prepend", _Prepend(prepended), prepended, step=("prepend", (prepended,)))
             if y.constant:
-                return self.text_call(x, "add", _Append(y.arguments[0]), y.arguments[0])
-            raise Untraceable("it joins two columns of strings")
+                appended = y.arguments[0]
+                return self.text_call(x, "append", _Append(appended), appended, step=("append", (appended,)))
+            return self.texts.joined(x, y)
         raise Untraceable(f"it computes {name} of strings")
 
     def text_call(
@@ -349,20 +357,23 @@ class Algebra:
         kind: str | None = TEXT,
         safe: bool = False,
         mentions: Iterable[Any] = (),
+        step: Step | None = None,
     ) -> Expression:
         """Return a function of strings, `call`, which maps a Series of strings to a Series.
 
         `name` and `key` tell one call from another. A `safe` call has an answer for strings that nobody knows yet,
         which is that for `texts.ANY`; `mentions` are all strings that it has another answer for, or returns. Without a
         `kind` the answers for the known strings decide it.
+        `step` does the same in an entry.
         """
         if value.kind.name != TEXT:
             raise misused(value, "strings")
         self.texts.mention(value, mentions)
         if kind is None:
-            unknown = self.graph.make("text", value, name, key, call, safe, kind=Kind(TEXT))
+            unknown = self.graph.make("text", value, name, key, call, safe, step, kind=Kind(TEXT))
             kind = kind_of(self.texts.results(unknown))
-        return self.graph.make("text", value, name, key, call, safe, kind=Kind(kind, value.kind.unit))
+        unit = "object" if self.texts.lists(value) else value.kind.unit  # what pandas makes of lists
+        return self.graph.make("text", value, name, key, call, safe, step, kind=Kind(kind, unit))
 
     # Rules
 

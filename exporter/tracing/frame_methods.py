@@ -102,9 +102,8 @@ def _fillna(self: Any, value: Any = None, *, axis: Any = None, inplace: bool = F
     def each(x: Any, filling: Any) -> Expression:
         own, kind = algebra(), algebra().expression(x).kind
         if kind.name == TEXT and isinstance(filling, str):
-            return own.text_call(
-                x, "fillna", lambda series: series.fillna(filling), filling, safe=True, mentions=[filling]
-            )
+            call, step = lambda series: series.fillna(filling), ("fill", (filling,))
+            return own.text_call(x, "fillna", call, filling, safe=True, step=step, mentions=[filling])
         if kind.name in (INTEGER, BOOLEAN):
             return own.expression(x)  # its column holds no missing value
         return own.where(own.missing(x), filling, x)
@@ -181,6 +180,7 @@ def _looked_up(x: Any, table: Any) -> Expression:
     results = [entry for entry in entries.values() if entry == entry and entry is not None]
     texts = bool(results) and all(isinstance(entry, str) for entry in results)
     if value.kind.name == TEXT:
+        own.texts.mention(value, entries)
         return own.text_call(
             value,
             "map",
@@ -313,7 +313,9 @@ def _replaced_texts(text: Expression, table: Mapping[Any, Any]) -> Expression:
     call = functools.partial(_replaced_in, table)
     if numbers:
         return own.text_call(text, "replace", call, key, kind=FLOAT)
-    return own.text_call(text, "replace", call, key, safe=True, mentions=table.values())
+    words = tuple(word for pair in table.items() for word in pair)
+    step = ("exchange", words) if all(isinstance(word, str) for word in words) else None
+    return own.text_call(text, "replace", call, key, safe=True, step=step, mentions=table.values())
 
 
 def _replaced_in(table: Mapping[Any, Any], series: Any) -> Any:

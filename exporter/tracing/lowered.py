@@ -64,10 +64,12 @@ class Lowered:
         for expression in walk(list(roots)):
             if expression.operation == "leaf":
                 self._known[expression] = _At(self._x, expression.arguments[0])
+        self._add_made(roots)
         self._add_apart(roots)
         self._shorten(roots)
         leaves = [root for root in roots if root.operation == "leaf"]
-        made = [root for root in roots if root.operation != "leaf"]
+        handed = [root for root in roots if root.operation == "made"]
+        made = [root for root in roots if root.operation not in ("leaf", "made")]
         tabled = [root for root in made if ask is not None and not _exact(root) and _direction(root)]
         plain = [root for root in made if root not in tabled]
         parts: list[tuple[list[Expression], Value]] = []
@@ -75,6 +77,8 @@ class Lowered:
             columns = [leaf.arguments[0] for leaf in leaves]
             whole = columns == list(range(self._x.width))
             parts.append((leaves, self._x if whole else self._builder.columns(self._x, columns)))
+        if handed:
+            parts.append((handed, self._builder.made([root.arguments for root in handed])))
         if plain:
             parts.append((plain, self._computed(plain)))
         if tabled:
@@ -128,6 +132,13 @@ class Lowered:
         if pieces:
             functions = [_pieces(each) for each in pieces]
             self._place(pieces, add_pieces(self._builder, value, self._columns_of(pieces), functions))
+
+    def _add_made(self, roots: Sequence[Expression]) -> None:
+        """Add the columns that the entry makes of strings and that are read by other expressions."""
+        read = [each for root in roots if root.operation != "made" for each in walk([root])]
+        made = list(dict.fromkeys(each for each in read if each.operation == "made"))
+        if made:
+            self._place(made, self._builder.made([each.arguments for each in made]))
 
     def _add_sum(self, total: Expression) -> None:
         *_, weights = total.arguments
@@ -303,7 +314,7 @@ def _pieces(expression: Expression) -> Pieces:
 def _exact(root: Expression) -> bool:
     """Return whether an expression's bits are numpy's on every processor."""
     return all(
-        each.operation in EXACT or each.operation in ("leaf", "constant", "lookup", "places", "zone_offset")
+        each.operation in EXACT or each.operation in ("leaf", "made", "constant", "lookup", "places", "zone_offset")
         for each in walk([root])
     )
 

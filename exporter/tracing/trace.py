@@ -21,6 +21,7 @@ from triton_regressors.exporter.tracing.keys import keys_of
 from triton_regressors.exporter.tracing.numpy_functions import unframed
 from triton_regressors.exporter.tracing.paths import Decision
 from triton_regressors.exporter.tracing.refusal import Untraceable, place
+from triton_regressors.exporter.tracing.texts import MadeOf
 
 ROWS = (5, 7)
 """The number of rows of the traced table: the first one that is not its number of columns."""
@@ -49,6 +50,7 @@ def trace(
     names: Sequence[Any] | None,
     strings: Mapping[int, Sequence[str]],
     digits: Iterable[str] = (),
+    made: MadeOf | None = None,
 ) -> Trace:
     """Run a function on a table of cells and return its result.
 
@@ -58,11 +60,12 @@ def trace(
         names: the columns' names if the table is a DataFrame; None for an array.
         strings: the known strings of each column of strings.
         digits: whole numbers, written as text, that steps behind the function ask for.
+        made: what the entry can make of these columns' strings; None if nothing.
 
     Raises:
         NotTraced: the function does what no plan can take, or raises an error.
     """
-    own = Algebra(strings, digits, keys_of(function))
+    own = Algebra(strings, digits, made, keys_of(function))
     rows = next(count for count in ROWS if count != len(kinds))
     run = functools.partial(_run, function, own, kinds, names)
     try:

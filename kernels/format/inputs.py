@@ -7,16 +7,19 @@ other string. Columns of whole numbers that FP32 would round may be an INT64 ten
 would round a column's categories too, the matrix has the places of the numbers among the categories. Columns of dates
 are in `integers` too: whole nanoseconds since 1970-01-01 UTC, which become whole microseconds in the matrix. `X` holds
 the other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads
-it.
+it. The matrix may end with columns that steps make of strings, see `text_steps.py`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from .text_steps import MadeTexts, Texts, run
 
 NUMBERS = "X"
 """Name of the tensor of numbers."""
@@ -74,12 +77,35 @@ class TextInput:
         A string of more than `max_bytes` that is not a category is `TOO_LONG`.
         """
         found = np.empty(strings.shape)
-        for column, numbers in enumerate(self.numbers):
-            found[:, column] = [numbers.get(text, UNKNOWN) for text in strings[:, column].tolist()]
-        unknown = found == UNKNOWN
-        if unknown.any():
-            found[unknown] = [TOO_LONG if len(text) > max_bytes else UNKNOWN for text in strings[unknown].tolist()]
+        for column in range(strings.shape[1]):
+            found[:, column] = self.numbered(column, strings[:, column].tolist(), max_bytes)
         return found
+
+    def numbered(self, column: int, texts: Sequence[bytes], max_bytes: float = np.inf) -> np.ndarray:
+        """Return the numbers of strings of one column, float64 `[rows]`, as `encode` does."""
+        each = map(self.numbers[column].get, texts, itertools.repeat(UNKNOWN))
+        found = np.fromiter(each, dtype=np.float64, count=len(texts))
+        unknown = np.flatnonzero(found == UNKNOWN).tolist()
+        if unknown:
+            found[unknown] = [TOO_LONG if len(texts[row]) > max_bytes else UNKNOWN for row in unknown]
+        return found
+
+    def read(self, column: int, texts: Sequence[bytes], max_bytes: float) -> tuple[np.ndarray, Texts, np.ndarray]:
+        """Return a column's numbers, its strings, None for a missing one, and the mask of rows that no step may read.
+
+        Those hold bytes that are not UTF-8, or strings that are too long.
+        """
+        found = Texts.of(texts)
+        numbers = self.numbered(column, found.values, max_bytes)
+        refused = numbers == TOO_LONG
+        values = list[str | None]()
+        for place, (text, missing) in enumerate(zip(found.values, np.isnan(numbers).tolist(), strict=True)):
+            try:
+                values.append(None if missing or refused[place] else text.decode())
+            except UnicodeDecodeError:
+                values.append(None)
+                refused[place] = True
+        return numbers[found.rows], Texts(values, found.rows), refused[found.rows]
 
     def decode(self, numbers: np.ndarray) -> np.ndarray:
         """Return strings, bytes in an object array, that have these numbers, `[rows, columns]`."""
@@ -156,7 +182,8 @@ class Inputs:
     `dtype` is that of `X`, float32 or float64. `integers` is the INT64 tensor, which may have no columns. `categorical`
     are the columns of numbers that are compared with categories for equality. A client must not round these columns
     unless the rows behind the entry had float32 there. `float32` are the columns with float32, in which the entry
-    answers the estimator's own float32; None if there are none.
+    answers the estimator's own float32; None if there are none. `made` are the columns that steps make of strings; None
+    if there are none.
     """
 
     n_features: int
@@ -166,6 +193,7 @@ class Inputs:
     integers: IntegerInput = IntegerInput()
     categorical: tuple[int, ...] = ()
     float32: tuple[int, ...] | None = None
+    made: MadeTexts | None = None
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:
@@ -181,6 +209,11 @@ class Inputs:
     def matrix_dtype(self) -> str:
         """The dtype of the plan's matrix: float64 if a tensor holds numbers that float32 does not."""
         return "float64" if self.integers.columns else self.dtype
+
+    @property
+    def n_given(self) -> int:
+        """The number of columns of the user's own; those that steps make of strings follow them."""
+        return self.n_features - (len(self.made.columns) if self.made is not None else 0)
 
     def columns(self) -> dict[str, tuple[int, ...]]:
         """Return each tensor's columns of the plan's matrix."""
@@ -204,8 +237,22 @@ class Inputs:
             matrix[:, self.numeric] = tensors[NUMBERS]
         if self.integers.columns:
             matrix[:, self.integers.columns] = self.integers.encode(tensors[INTEGERS])
+        sources = () if self.made is None else self.made.all_sources
+        read, refused = dict[int, Texts](), dict[int, np.ndarray]()
         for group in self.text:
-            matrix[:, group.columns] = group.encode(tensors[group.name], max_string_bytes)
+            for place, column in enumerate(group.columns):
+                texts = tensors[group.name][:, place].tolist()
+                if column in sources:
+                    numbers, read[column], refused[column] = group.read(place, texts, max_string_bytes)
+                else:
+                    numbers = group.numbered(place, texts, max_string_bytes)
+                matrix[:, column] = numbers
+        if self.made is not None:
+            for column, numbers in run(self.made, read, UNKNOWN).items():
+                matrix[:, column] = numbers
+            for made in self.made.columns:
+                for source in self.made.sources(made):
+                    matrix[refused[source], made.column] = TOO_LONG
         return matrix
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:
@@ -226,14 +273,22 @@ class Inputs:
 
     def place(self, column: int) -> tuple[str, int]:
         """Return the tensor that a column of the plan's matrix comes from, and its column there."""
+        column = self.source(column)
         return next((name, columns.index(column)) for name, columns in self.columns().items() if column in columns)
+
+    def source(self, column: int) -> int:
+        """Return the user's column that a column of the matrix is, or is made of; the first of several."""
+        if self.made is None or column < self.n_given:
+            return column
+        return self.made.sources(self.made.columns[column - self.n_given])[0]
 
     @property
     def closed(self) -> list[int]:
         """The columns of the matrix that hold no `UNKNOWN`."""
         groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
         pairs = [pair for group in groups for pair in zip(group.columns, group.closed, strict=True)]
-        return [column for column, closed in pairs if closed]
+        made = self.made.columns if self.made is not None else ()
+        return [column for column, closed in pairs if closed] + [each.column for each in made if each.closed]
 
     @property
     def dates(self) -> dict[int, DateColumn]:
@@ -242,9 +297,17 @@ class Inputs:
 
     @property
     def coded(self) -> list[int]:
-        """The columns of the matrix that hold the places of categories, or `UNKNOWN`."""
+        """The columns of the matrix that hold the places of categories, or `UNKNOWN`, and those made of strings."""
         integers = zip(self.integers.columns, self.integers.categories, strict=True)
-        return [column for column, known in integers if known] + [i for group in self.text for i in group.columns]
+        text = [column for group in self.text for column in group.columns]
+        made = range(self.n_given, self.n_features)
+        return [column for column, known in integers if known] + text + [*made]
+
+    @property
+    def choosing(self) -> list[int]:
+        """The columns of `coded` whose `UNKNOWN` is an unknown category of the model."""
+        unread = self.made.unread if self.made is not None else ()
+        return [column for column in self.coded if column not in unread]
 
 
 def microseconds(dates: np.ndarray) -> np.ndarray:

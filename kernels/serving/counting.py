@@ -95,7 +95,8 @@ class Ring:
 class ColumnCounts:
     """The counts for each column of NaN, numbers below and above the profile's range, and unknown categories.
 
-    Each count is int64 `[n_features]`. Without a profile there are no ranges, and only categories that come as strings
+    Each count is int64 `[n_given]`: an unknown category that is made of strings counts for the column of its strings.
+    Without a profile there are no ranges, and only categories that come as strings
     or as places among whole numbers are counted.
 
     Each row counts for the number of rows that it stands for, its weight w. `rows` is the sum of the weights, and
@@ -105,22 +106,26 @@ class ColumnCounts:
     """
 
     def __init__(self, inputs: Inputs, nan_columns: Sequence[int], profile: RowProfile | None) -> None:
-        n_features = inputs.n_features
+        n_features = inputs.n_given
         self.nan, self.below, self.above, self.unknown = (np.zeros(n_features, np.int64) for _ in range(4))
         self.rows = self.squares = 0
         self._nan = list(nan_columns)
-        self._coded = [column for column in inputs.coded if column not in inputs.closed]
+        self._coded = [column for column in inputs.choosing if column not in inputs.closed]
+        self._named = [inputs.source(column) for column in self._coded]
+        self._places = sorted(set(self._named))
+        self._several = self._named != self._places
+        self._given = inputs.n_given
         self._known = {} if profile is None else profile.known
         nowhere = np.full(n_features, np.nan)
         dtype = inputs.matrix_dtype
-        self._low = (nowhere if profile is None else profile.low).astype(dtype)
-        self._high = (nowhere if profile is None else profile.high).astype(dtype)
+        self._low = (nowhere if profile is None else profile.low[:n_features]).astype(dtype)
+        self._high = (nowhere if profile is None else profile.high[:n_features]).astype(dtype)
         taken = {column for columns in inputs.columns().values() for column in columns}
         self.ranged = [column for column in np.flatnonzero(~np.isnan(self._low)).tolist() if column in taken]
 
     def by_name(self) -> list[tuple[str, np.ndarray, list[int]]]:
         """Return each count with its metric's name and the columns in which it can differ from 0."""
-        unknown = sorted([*self._coded, *self._known])
+        unknown = sorted({*self._named, *self._known})
         places = (self._nan, self.ranged, self.ranged, unknown)
         return list(zip(OF_COLUMNS, (self.nan, self.below, self.above, self.unknown), places, strict=True))
 
@@ -128,13 +133,17 @@ class ColumnCounts:
         """Count rows of the plan's matrix, `[*, n_features]`, which stand for `weights` rows, int64 `[*]`."""
         self.rows += int(weights.sum())
         self.squares += int(weights @ weights)
+        given = rows[:, : self._given]
         if self._nan:
-            _add(np.isnan(rows), weights, self.nan)
+            _add(np.isnan(given), weights, self.nan)
         if self.ranged:
-            _add(rows < self._low, weights, self.below)
-            _add(rows > self._high, weights, self.above)
+            _add(given < self._low, weights, self.below)
+            _add(given > self._high, weights, self.above)
         if self._coded:
-            self.unknown[self._coded] += weights @ (rows[:, self._coded] == UNKNOWN)
+            unknown = rows[:, self._coded] == UNKNOWN
+            if self._several:  # a row counts once for a column of which several are made
+                unknown = np.stack([unknown[:, np.equal(self._named, each)].any(axis=1) for each in self._places], 1)
+            self.unknown[self._places] += weights @ unknown
         for column, known in self._known.items():
             numbers = rows[:, column]
             self.unknown[column] += int(weights[~np.isin(numbers, known) & (numbers == numbers)].sum())

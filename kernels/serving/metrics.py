@@ -79,7 +79,7 @@ class Metrics:
         self._utils = utils
         self._families: dict[str, MetricFamily] = {}  # the server deletes the numbers of a family that is released
         self._own = {"model": subject.model, "version": subject.version, "process": str(os.getpid())}
-        names = subject.feature_names or tuple(map(str, range(subject.inputs.n_features)))
+        names = subject.feature_names or tuple(map(str, range(subject.inputs.n_given)))
         columns = counts.columns
         self._series = [
             self._counters(ROWS, [{}], lambda: np.array([counts.rows])),

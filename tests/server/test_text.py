@@ -18,7 +18,7 @@ import tritonclient.http
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from tritonclient.utils import InferenceServerException
 
 from tests.exporter.catalogue.cases import CASES
@@ -43,6 +43,32 @@ def fit_owners() -> Any:
     return make_pipeline(encoder, Ridge()).fit(OWNERS, np.arange(24.0) + 5 * OWNERS["owner"].isna())
 
 
+PEOPLE = pd.DataFrame(
+    {
+        "name": [
+            f"{last}, {title}. {number}" for number, (last, title) in enumerate([("Öz", "Mr"), ("Li", "Ms")] * 12)
+        ],
+        "town": ["Bonn", " ulm", "STRASSE", "Bonn "] * 6,
+        "age": np.arange(24.0),
+    }
+)
+
+
+def titles_and_towns(table: pd.DataFrame) -> pd.DataFrame:
+    title, town = table["name"].str.split(", ").str[1].str.split(".").str[0], table["town"].str.strip().str.lower()
+    return pd.DataFrame({"title": title, "both": title + "@" + town, "town": town, "age": table["age"]})
+
+
+def fit_people() -> Any:
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["title", "both"]),
+        (OneHotEncoder(), ["town"]),
+        remainder="passthrough",
+    )
+    y = PEOPLE["age"] + 5.0 * PEOPLE["town"].str.len().astype(float)
+    return make_pipeline(FunctionTransformer(titles_and_towns), encoder, Ridge()).fit(PEOPLE, y)
+
+
 @pytest.fixture(scope="module", name="repository")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("strings") / "models"
@@ -50,6 +76,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model, X = case.fitted()
         export(model, directory, name=name, sample=X, max_queue_delay_us=500)
     export(fit_owners(), directory, name="owners", sample=OWNERS)
+    export(fit_people(), directory, name="people", sample=PEOPLE)
     return directory
 
 
@@ -121,6 +148,26 @@ def ask_plainly(library: ModuleType, url: str, model: str, **tensors: np.ndarray
     with library.InferenceServerClient(url) as client:
         answer: np.ndarray = client.infer(model, inputs).as_numpy("y")
     return answer[:, 0]
+
+
+def test_strings_that_no_sample_held(server: TritonServer, client: Client, repository: Path) -> None:
+    model = fit_people()
+    asked = pd.DataFrame({"name": ["Zoe, Ms. Q", "A, Dr. B"], "town": ["\u00a0ULM\n", "bonn"], "age": [30.0, 40.0]})
+    whole = client.predict("people", pd.concat([asked, PEOPLE], ignore_index=True))
+    np.testing.assert_allclose(whole[:2], model.predict(asked), rtol=1e-6)
+    with Client(server.http_url, "http") as http:
+        assert http.predict("people", asked).tobytes() == whole[:2].tobytes()
+    assert verify(client, repository / "people").passed
+    with pytest.raises(InvalidRequest, match=r"the model was fitted on: row 1, column 1 \('town'\) is 'Rom'"):
+        client.predict("people", asked.assign(town=["Ulm", "Rom"]))
+    without_title = asked.assign(name=["Zoe", "A, Ms. B"])
+    np.testing.assert_allclose(client.predict("people", without_title), model.predict(without_title), rtol=1e-6)
+    sent = {"X": np.zeros((1, 1), np.float32), "text": np.array([[b"\xff, Ms. Q", b"Ulm"]], dtype=object)}
+    with pytest.raises(InvalidRequest, match=r"column 0 \('name'\), .* is not UTF-8"):
+        client.predict("people", sent)
+    rows, answers = run_snippets(repository / "people", server)
+    for found in answers:
+        np.testing.assert_allclose(found["y"][:, 0], model.predict(rows), rtol=1e-6)
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from triton_regressors.kernels.entry import Document
 from triton_regressors.kernels.format.inputs import NAT, DateColumn, TextInput
+from triton_regressors.kernels.format.text_steps import MadeTexts
 
 FEW = 4
 """The number of a column's categories to show."""
@@ -59,7 +60,11 @@ class Input:
 def labels(document: Document) -> list[str]:
     """Return a label for each column: its name, or "column 3" if it had none in training."""
     names = document.provenance.feature_names
-    return [shown(name) for name in names] or [f"column {number}" for number in range(document.inputs.n_features)]
+    return [shown(name) for name in names] or [f"column {number}" for number in range(document.inputs.n_given)]
+
+
+SHOWN = {"part": "split", "part_from_right": "rsplit", "append": "+", "prepend": "+", "join": "+", "fill": "fillna"}
+"""Steps of strings that pandas calls otherwise."""
 
 
 def inputs_of(document: Document) -> tuple[Input, ...]:
@@ -70,7 +75,7 @@ def inputs_of(document: Document) -> tuple[Input, ...]:
         columns = inputs.columns()[tensor]
         missing = _where({called[column]: column in nan_columns for column in columns})
         if tensor in texts:
-            notes = _notes_on_strings(texts[tensor], called, missing)
+            notes = _notes_on_strings(texts[tensor], called, missing, inputs.made)
         else:
             single = [called[i] for i in columns if i in (inputs.float32 or ())]
             kept = [called[i] for i in columns if i in inputs.categorical and called[i] not in single]
@@ -79,7 +84,7 @@ def inputs_of(document: Document) -> tuple[Input, ...]:
         if dates:
             lost = _where({name: column in nan_columns for name, column in zip(dates, inputs.dates, strict=True)})
             notes = (*_notes_on_dates(dates, lost), *(notes if len(dates) < len(columns) else ()))
-        in_order = not document.provenance.feature_names and len(columns) == inputs.n_features
+        in_order = not document.provenance.feature_names and len(columns) == inputs.n_given
         tensors.append(
             Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes, tuple(dates))
         )
@@ -119,8 +124,10 @@ def _notes_on_dates(dates: Mapping[str, DateColumn], missing: str | None) -> tup
     return f"Dates, in {SINCE}: {'; '.join(of_zone)}.", lost
 
 
-def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | None) -> tuple[str, ...]:
-    """Return notes on a tensor of strings: the missing strings, and each column's categories."""
+def _notes_on_strings(
+    group: TextInput, called: Sequence[str], missing: str | None, made: MadeTexts | None
+) -> tuple[str, ...]:
+    """Return notes on a tensor of strings: the missing strings, and the categories of each column or made of one."""
     spelled = f" ({', '.join(map(shown, group.missing))} too, unless it is a category)" if group.missing else ""
     notes = [
         f'A missing string is refused: ""{spelled}.'
@@ -128,10 +135,30 @@ def _notes_on_strings(group: TextInput, called: Sequence[str], missing: str | No
         else f'A missing string is ""{spelled}{missing}.'
     ]
     for column, known, closed in zip(group.columns, group.categories, group.closed, strict=True):
-        some = ", ".join(json.dumps(text, ensure_ascii=not text.isprintable()) for text in known[:FEW])
-        more = f" and {len(known) - FEW:,} more" if len(known) > FEW else ""
-        notes.append(f"{called[column]}: {some}{more}; any other is {'refused' if closed else 'an unknown one'}.")
+        if made is None or column not in made.unread:
+            notes.append(_categories(called[column], known, closed))
+        notes += [] if made is None else _notes_on_made(column, called, made)
     return tuple(notes)
+
+
+def _notes_on_made(column: int, called: Sequence[str], made: MadeTexts) -> list[str]:
+    """Return the notes on what is made of the strings of a column, alone or with those of others behind it."""
+    notes = []
+    for each in made.columns:
+        sources = made.sources(each)
+        if sources[0] == column:
+            names = [SHOWN.get(step, step.removesuffix("_each")) for step in made.names(each)]
+            what = f"{' and '.join(called[source] for source in sources)} after {', '.join(names)}"
+            known = each.categories
+            notes.append(f"{what}: a number." if known is None else _categories(what, known, each.closed))
+    return notes
+
+
+def _categories(what: str, known: Sequence[str], closed: bool) -> str:
+    """Return the note on the categories of a column, or of what is made of one."""
+    some = ", ".join(json.dumps(text, ensure_ascii=not text.isprintable()) for text in known[:FEW])
+    more = f" and {len(known) - FEW:,} more" if len(known) > FEW else ""
+    return f"{what}: {some}{more}; any other is {'refused' if closed else 'an unknown one'}."
 
 
 def _where(holds: Mapping[str, bool]) -> str | None:

@@ -22,7 +22,7 @@ from triton_regressors.clients.client.tensors import DTYPES, InputTensor, Tensor
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.tables.columns import check_shape
 from triton_regressors.tables.errors import raised_as
-from triton_regressors.tables.values import NUMERIC_KINDS
+from triton_regressors.tables.values import NUMERIC_KINDS, arrow_strings
 
 MOST_ROWS, MOST_NUMBERS = 2**16, 2**23
 """The limits, in rows and in numbers, on the rows that are read, converted and given to a GPU at once."""
@@ -103,8 +103,7 @@ class Columns:
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             return None
-        chunks = list(getattr(column, "chunks", [column]))
-        return np.concatenate([_utf8(chunk) for chunk in chunks]) if chunks else np.empty(0, dtype=object)
+        return arrow_strings(column)
 
 
 def _of_arrow(column: Any) -> np.ndarray | None:
@@ -121,17 +120,6 @@ def _of_arrow(column: Any) -> np.ndarray | None:
     if getattr(column, "num_chunks", 0) == 1:
         column = column.chunk(0)
     return np.asarray(column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False))
-
-
-def _utf8(chunk: Any) -> np.ndarray:
-    """Return an array of strings as bytes, with one object per different string."""
-    import pyarrow as pa
-
-    coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-    words = [b"" if word is None else word.encode() for word in coded.dictionary.to_pylist()]
-    known = np.array([*words, b""], dtype=object)  # the last for those that are missing
-    places = coded.indices.fill_null(len(words)) if coded.indices.null_count else coded.indices
-    return np.asarray(known[places.to_numpy(zero_copy_only=False)])
 
 
 def rows_together(width: int) -> int:

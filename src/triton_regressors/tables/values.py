@@ -36,6 +36,9 @@ MISSING_WORDS = frozenset(
 BOOLEAN_WORDS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 """The cells of a .csv that are a boolean."""
 
+FEW = 512
+"""The values of a column that tell whether strings are often the same."""
+
 MOST_DIGITS = 20
 """Integers with more digits than this are read as floats: int64 cannot hold them."""
 
@@ -102,8 +105,6 @@ def strings(rows: Any, called: str, names: Sequence[Any] = ()) -> np.ndarray:
     Raises:
         TableError: columns hold something else, with their names.
     """
-    if is_table(rows):
-        names, rows = list(rows.columns), np.asarray(rows, dtype=object)
     matrix = np.empty(rows.shape, dtype=object)
     for place, column in enumerate(_converted(rows, column_strings, called, names)):
         matrix[:, place] = column
@@ -158,18 +159,49 @@ def column_numbers(column: Any) -> np.ndarray:
 
 
 def column_strings(column: Any) -> np.ndarray:
-    """Return a column of Python's objects as bytes in UTF-8 `[rows]`; a missing string is empty.
+    """Return a column, of a DataFrame or an array, as bytes in UTF-8 `[rows]`; a missing string is empty.
+
+    If strings are often the same, there is one object for each that differs: it is made and hashed once.
 
     Raises:
         WrongCell: it holds something else.
     """
+    if getattr(column.dtype, "storage", None) == "pyarrow":
+        return arrow_strings(column.array.__arrow_array__())
     found = np.empty(len(column), dtype=object)
-    for row, value in enumerate(column.tolist()):
+    values = np.asarray(column, dtype=object).tolist()
+    try:
+        distinct = dict.fromkeys(values) if 2 * len(set(values[:FEW])) <= len(values[:FEW]) else None
+    except TypeError:  # what cannot be hashed is no string
+        distinct = None
+    if distinct is not None:
+        texts = {value: _utf8(value) for value in distinct}
+        if None not in texts.values():
+            found[:] = [*map(texts.__getitem__, values)]
+            return found
+    for row, value in enumerate(values):
         text = _utf8(value)
         if text is None:
             raise WrongCell("string", row, value)
         found[row] = text
     return found
+
+
+def arrow_strings(column: Any) -> np.ndarray:
+    """Return an array of pyarrow's strings, in chunks or not, as bytes in UTF-8, a missing one empty.
+
+    There is one object for each string that differs.
+    """
+    chunks = getattr(column, "chunks", [column])
+    return np.concatenate([_of_chunk(chunk) for chunk in chunks]) if chunks else np.empty(0, dtype=object)
+
+
+def _of_chunk(chunk: Any) -> np.ndarray:
+    coded = chunk.dictionary_encode()
+    words = [b"" if word is None else word.encode() for word in coded.dictionary.to_pylist()]
+    known = np.array([*words, b""], dtype=object)  # the last for those that are missing
+    places = coded.indices.fill_null(len(words)) if coded.indices.null_count else coded.indices
+    return np.asarray(known[places.to_numpy(zero_copy_only=False)])
 
 
 def is_missing(value: object) -> bool:

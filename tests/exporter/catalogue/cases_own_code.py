@@ -51,6 +51,8 @@ TABLES: dict[str, tuple[Any, tuple[str, ...]]] = {  # the function, and the stri
     "distance": (own_code.distance_to_centre, ()),
     "bins": (own_code.age_bands, ("band",)),
     "tidy": (own_code.tidy_strings, ("district",)),
+    "titles": (own_code.titles, ("title",)),
+    "joined": (own_code.sellers_and_districts, ("who",)),
     "seasons": (own_code.seasons, ("season",)),
     "zones": (own_code.local_hours, ()),
 }

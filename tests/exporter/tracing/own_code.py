@@ -240,6 +240,19 @@ def titles(df):
     return pd.DataFrame({"title": title.replace({"Mrs": "Ms", "Miss": "Ms"}), "area": df["area"]})
 
 
+@function(houses, strings=("who",))
+def sellers_and_districts(df):
+    district = df["district"].str.strip().str.casefold()
+    return pd.DataFrame(
+        {
+            "who": df["seller"].str.split(".").str[0] + "/" + district,
+            "letters": df["seller"].str.rsplit(" ", n=1).str[-1].str.len(),
+            "south": (district == "süd").astype(float) * df["area"],
+            "good": df["quality"].fillna("?").str.startswith("G").astype(int),
+        }
+    )
+
+
 @function(houses)
 def calendar(df):
     when = df["sold"].dt
