@@ -69,8 +69,8 @@ def lower_function(
         NotTraced: the function cannot be traced.
     """
     columns = range(x.width)
-    kinds = [_kind(x, column, builder) for column in columns]
-    strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
+    kinds = [column_kind(x, column, builder) for column in columns]
+    strings = {column: known_strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
     found = trace(function, kinds, list(names) or None, strings)
     profile = builder.profile
     if len(profile.dtypes):
@@ -120,13 +120,13 @@ def _note(
         profile.note_read([feature])
         if kind.name == TEXT:
             profile.text.table(feature, strings[column])
-            missing = [value for value in _given(profile, feature) if is_missing(value)][:1]
+            missing = [value for value in given_values(profile, feature) if is_missing(value)][:1]
             profile.text.numbers(feature, missing)
         elif kind.name == DATE:
             profile.note_date(feature, kind.unit or "us", kind.zone)
 
 
-def _kind(x: Value, column: int, builder: Builder) -> Kind:
+def column_kind(x: Value, column: int, builder: Builder) -> Kind:
     """Return the kind of a column of `x`."""
     if x.kinds and x.kinds[column] is not None:
         kind: Kind = x.kinds[column]
@@ -136,7 +136,9 @@ def _kind(x: Value, column: int, builder: Builder) -> Kind:
         return Kind(SINGLE if x.single else FLOAT)
     profile = builder.profile
     dtype = profile.dtypes[feature] if len(profile.dtypes) else None
-    return Kind(FLOAT, assumed=True) if dtype is None else _kind_of(dtype, functools.partial(_given, profile, feature))
+    if dtype is None:
+        return Kind(FLOAT, assumed=True)
+    return _kind_of(dtype, functools.partial(given_values, profile, feature))
 
 
 def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
@@ -160,7 +162,7 @@ def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
     return Kind(FLOAT)
 
 
-def _given(profile: Any, feature: int) -> list[Any]:
+def given_values(profile: Any, feature: int) -> list[Any]:
     """Return a feature's values in the sample."""
     try:
         return [] if profile.given is None else profile.given(feature)
@@ -168,12 +170,12 @@ def _given(profile: Any, feature: int) -> list[Any]:
         return []
 
 
-def _strings(x: Value, column: int, builder: Builder) -> list[str]:
+def known_strings(x: Value, column: int, builder: Builder) -> list[str]:
     """Return the known strings of a column of `x`, in the order of their numbers."""
     if x.strings and x.strings[column] is not None:
         return list(x.strings[column] or ())
     feature, text = x.features[column], builder.profile.text
-    given = {value for value in _given(builder.profile, feature) if isinstance(value, str)}
+    given = {value for value in given_values(builder.profile, feature) if isinstance(value, str)}
     return list(dict.fromkeys([*text.known(feature), *sorted(given)]))
 
 
