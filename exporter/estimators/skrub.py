@@ -12,15 +12,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from triton_regressors.exporter.estimators.category_tables import tabulate_strings
 from triton_regressors.exporter.estimators.encoding import Codes, lookup
 from triton_regressors.exporter.estimators.feature_engine import in_place
-from triton_regressors.exporter.estimators.own_code import column_kind, given_values, known_strings
-from triton_regressors.exporter.estimators.strings import number_strings, refuse_unknown
+from triton_regressors.exporter.estimators.own_code import column_kind, known_strings
+from triton_regressors.exporter.estimators.strings import number_strings
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.pieces import Pieces, add_pieces
 from triton_regressors.exporter.lowering.registry import lowers, names_columns, qualified_name, refuses
@@ -29,7 +30,6 @@ from triton_regressors.exporter.tracing.dates import Dates
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, INTEGER, SINGLE, Expression, Kind
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.kernels.ops.columns.float32 import Float32
-from triton_regressors.tables.values import is_missing
 
 SPACES = (" ", "  ", "   ", "\t", "\n")
 """Strings of white space alone that count as missing, as the empty string does; skrub takes those of any length."""
@@ -476,50 +476,3 @@ def lower_similarity_encoder(encoder: Any, x: Value, builder: Builder) -> Value:
             tabulate_strings(encoder, functools.partial(ask, column), column, x, builder, [*categories, *known])
         )
     return builder.concatenate(parts)
-
-
-def tabulate_strings(
-    encoder: Any,
-    ask: Callable[[Sequence[Any]], np.ndarray],
-    column: int,
-    x: Value,
-    builder: Builder,
-    known: Sequence[str] = (),
-) -> Value:
-    """Return a table of what an encoder makes of known strings; requests that hold others are refused.
-
-    Args:
-        encoder: the encoder.
-        ask: returns its outputs, `[strings, outputs]`, for strings and a missing value, NaN.
-        column: the column of `x` that holds the strings.
-        x: the value that it reads.
-        builder: the builder of the plan.
-        known: the strings, by default those of the column in the sample.
-    """
-    strings = list(dict.fromkeys(known)) or known_strings(x, column, builder)
-    if not strings:
-        raise builder.refuse(
-            encoder,
-            "it computes with the characters of strings, and an entry reads strings only as known categories. Give "
-            "rows of your data (sample=, --sample), which hold every string of the column, or encode the column by "
-            "its categories, as in TableVectorizer(high_cardinality=TargetEncoder())",
-        )
-    numbers = number_strings(builder, encoder, x, column, strings)
-    refuse_unknown(builder, x, column)
-    made = x.strings and x.strings[column] is not None
-    if not made:
-        feature, text = x.features[column], builder.profile.text
-        text.numbers(feature, [value for value in given_values(builder.profile, feature) if is_missing(value)][:1])
-        text.table(feature, text.known(feature))
-    found = ask(strings)
-    try:
-        missing = ask([np.nan])[0]
-    except (TypeError, ValueError):
-        missing = np.full(found.shape[1], np.nan)
-        builder.guard(lookup(builder, x, [Codes(column, np.zeros(0), np.zeros(0), np.nan, 0.0)]))
-    order = np.argsort(numbers)
-    codes = [
-        Codes(column, numbers[order], values[order], none, np.nan)
-        for values, none in zip(found.T, missing, strict=True)
-    ]
-    return lookup(builder, x, codes)

@@ -128,9 +128,14 @@ def hands_on(transformer: Any) -> bool:
     return base is None or qualified_name(base).startswith(NAMING)
 
 
-NAMING = ("sklearn.pipeline.Pipeline", "sklearn.preprocessing._function_transformer.FunctionTransformer", "skrub.")
-"""Transformers whose output is whatever a step or a function of the user's returns, and those of skrub, which always
-return a DataFrame."""
+NAMING = (
+    "sklearn.pipeline.Pipeline",
+    "sklearn.preprocessing._function_transformer.FunctionTransformer",
+    "feature_engine.pipeline.",
+    "skrub.",
+)
+"""The beginnings of the names of transformers whose output is whatever a step or a function of the user's returns, and
+of skrub's, which always return a DataFrame."""
 
 
 def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:

@@ -139,6 +139,8 @@ add("skrub-categories", "steps", make_pipeline(categories, BOOSTER), pandas_peop
 
 add("skrub-squashed", "steps", make_pipeline(skrub.SquashingScaler(4.0, (10.0, 90.0)), Ridge()), small)
 add("skrub-squashed-forest", "steps", make_pipeline(skrub.SquashingScaler(), FOREST), numbers_of_flats)
-add("skrub-to-float", "steps", make_pipeline(skrub.ApplyToCols(skrub.ToFloat()), FOREST), numbers_of_flats)
+informative = skrub.ApplyToCols(skrub.DropUninformative(drop_if_constant=True))
+floats = make_pipeline(informative, skrub.ApplyToCols(skrub.ToFloat()), FOREST)
+add("skrub-to-float", "steps", floats, numbers_of_flats)
 dissimilar = make_pipeline(skrub.DropSimilar(0.9), skrub.TableVectorizer(high_cardinality="drop"), BOOSTER)
 add("skrub-dissimilar", "steps", dissimilar, flats)
