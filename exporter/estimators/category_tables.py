@@ -108,6 +108,8 @@ def tabulate_strings(
     made = bool(x.strings) and x.strings[column] is not None
     feature = x.features[column] if x.features and not made else -1
     given = given_values(builder.profile, feature) if feature >= 0 else []
+    if not made and feature < 0:
+        number_strings(builder, encoder, x, column, [])  # raises the error of strings that another step makes
     strings = list(dict.fromkeys(known)) or known_strings(x, column, builder)
     if not made and not known and not any(isinstance(value, str) for value in given):
         raise builder.refuse(

@@ -21,7 +21,13 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from triton_regressors.exporter.estimators.transforms import as_numpy_compares
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.estimator import ask
-from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform
+from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform, refuses
+
+refuses(
+    "sklearn-pandas, which has had no release since 2022, does not work with present releases of scikit-learn",
+    "Fit a ColumnTransformer of the same transformers.",
+    "sklearn_pandas.dataframe_mapper.DataFrameMapper",
+)
 
 # Pipelines
 

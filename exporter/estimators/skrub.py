@@ -151,7 +151,7 @@ def lower_dissimilar(selector: Any, x: Value, builder: Builder) -> Value:
 @lowers("skrub._apply_to_cols.ApplyToCols")
 def lower_applied(wrapper: Any, x: Value, builder: Builder) -> Value:
     """The transformer of each column, or the one of all of them."""
-    step = wrapper._wrapped_transformer
+    step = getattr(wrapper, "_wrapped_transformer", wrapper)  # earlier releases have no wrapper
     return _each_applied(step, x, builder) if hasattr(step, "transformers_") else _applied_together(step, x, builder)
 
 
