@@ -152,6 +152,8 @@ def lower_dissimilar(selector: Any, x: Value, builder: Builder) -> Value:
 def lower_applied(wrapper: Any, x: Value, builder: Builder) -> Value:
     """The transformer of each column, or the one of all of them."""
     step = getattr(wrapper, "_wrapped_transformer", wrapper)  # earlier releases have no wrapper
+    if not x.names and len(step.all_inputs_) == x.width:
+        x = dataclasses.replace(x, names=tuple(step.all_inputs_))
     return _each_applied(step, x, builder) if hasattr(step, "transformers_") else _applied_together(step, x, builder)
 
 

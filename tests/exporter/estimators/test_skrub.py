@@ -14,6 +14,7 @@ from sklearn.preprocessing import OrdinalEncoder, TargetEncoder
 
 from tests.exporter.catalogue.cases_skrub import flats, to_linear
 from triton_regressors import ExportError, export, load
+from triton_regressors.commands.model_file import read_rows
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.lowering.lower import lower
 
@@ -74,6 +75,16 @@ def test_dates_and_numbers_that_were_strings_are_taken_as_such() -> None:
     assert compilation.report.outputs["y"].within(1e-5)
     with pytest.raises(ExportError, match=r"sold.*a string: pd\.to_datetime makes dates of strings"):
         compile_estimator(model, sample=sample.assign(sold=written["sold"]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_of_rows_tell_the_strings_that_the_model_does_not_hold(kind: str, tmp_path: Any) -> None:
+    X, y = flats()
+    model = fitted(to_linear(skrub.TableVectorizer(high_cardinality=skrub.MinHashEncoder(n_components=3))), X, y)
+    path = tmp_path / f"rows.{kind}"
+    X.to_csv(path, index=False) if kind == "csv" else X.to_parquet(path)
+    compilation = compile_estimator(model, sample=read_rows(path, model))
+    assert compilation.report.outputs["y"].within(1e-5)
 
 
 def test_dropped_columns_are_no_inputs() -> None:
