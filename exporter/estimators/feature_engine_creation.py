@@ -305,7 +305,8 @@ def _answer(tree: Any, counts: np.ndarray, kind: str) -> np.ndarray:
     if kind == "binary":
         shares: np.ndarray = counts[:, 1] / counts.sum(axis=1)
         return shares
-    return np.asarray(tree.classes_, dtype=np.float64)[counts.argmax(axis=1)]
+    classes: np.ndarray = np.asarray(tree.classes_, dtype=np.float64)[counts.argmax(axis=1)]
+    return classes
 
 
 def _behind(made: Value, transformer: Any, x: Value, builder: Builder) -> Value:
@@ -351,7 +352,8 @@ def _tabulated(transformer: Any, name: Any, made: Sequence[str], x: Value, build
     def ask(strings: Sequence[Any]) -> np.ndarray:
         table = {each: [0.0] * len(strings) for each in names} | {each: ["x"] * len(strings) for each in text}
         rows = pd.DataFrame(table | {name: pd.Series(strings, dtype=object)}, columns=names)
-        return transformer.transform(rows)[list(made)].to_numpy(np.float64)
+        found: np.ndarray = transformer.transform(rows)[list(made)].to_numpy(np.float64)
+        return found
 
     text = set(transformer.variables_)
     return tabulate_strings(transformer, ask, names.index(name), x, builder)

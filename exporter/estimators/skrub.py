@@ -177,8 +177,8 @@ def _each_applied(step: Any, x: Value, builder: Builder) -> Value:
 
 def each_column(step: Any, x: Value, builder: Builder, untouched: Collection[Any] = ()) -> Value:
     """Return the columns of `x` as a step's transformers make them, `untouched` ones and those without one as is."""
-    parts, names = list[Value](), list[Any]()
-    waiting, rounded, cleaned = list[int](), list[int](), list[tuple[int, Any]]()
+    parts, names, waiting = list[Value](), list[Any](), list[int]()
+    rounded, cleaned = list[int](), list[tuple[int, Any]]()
 
     def hand_on() -> None:
         if waiting:
@@ -197,7 +197,10 @@ def each_column(step: Any, x: Value, builder: Builder, untouched: Collection[Any
             waiting.append(place)
         elif kind.endswith(("ToFloat", "CleanNullStrings")) and not step.keep_original:  # all such columns at once
             _check_float(transformer, builder)
-            (rounded if kind.endswith("ToFloat") else cleaned).append((len(names), transformer))
+            if kind.endswith("ToFloat"):
+                rounded.append(len(names))
+            else:
+                cleaned.append((len(names), transformer))
             waiting.append(place)
         else:
             hand_on()
@@ -207,7 +210,7 @@ def each_column(step: Any, x: Value, builder: Builder, untouched: Collection[Any
     hand_on()
     z = dataclasses.replace(builder.concatenate(parts), names=tuple(names))
     if rounded:
-        z = _as_float32(z, [place for place, _ in rounded], builder)
+        z = _as_float32(z, rounded, builder)
     return _without_null_strings(z, cleaned, builder) if cleaned else z
 
 
