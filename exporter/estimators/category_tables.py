@@ -7,7 +7,7 @@ the input alone, so the encoder's own `transform` of every category says all of 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,12 @@ import numpy as np
 from scipy import sparse
 
 from triton_regressors.exporter.estimators.encoding import Codes, are_large, are_strings, category_numbers, lookup
-from triton_regressors.exporter.estimators.strings import refuse_unknown
+from triton_regressors.exporter.estimators.own_code import given_values, known_strings
+from triton_regressors.exporter.estimators.strings import number_strings, refuse_unknown
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.text_columns import UNKNOWN_TEXT
 from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.tables.values import is_missing
 
 CELLS_AT_ONCE = 2**22
 """Cells of an encoder's output that are made at a time."""
@@ -83,6 +85,57 @@ def tabulate_categories(
     places[encoded] = np.arange(len(encoded))
     places[order >= 0] = len(encoded) + np.arange(len(kept))
     return builder.columns(builder.concatenate([made, builder.columns(x, kept)]), places)
+
+
+def tabulate_strings(
+    encoder: Any,
+    ask: Callable[[Sequence[Any]], np.ndarray],
+    column: int,
+    x: Value,
+    builder: Builder,
+    known: Sequence[str] = (),
+) -> Value:
+    """Return a table of what an encoder makes of known strings; requests that hold others are refused.
+
+    Args:
+        encoder: the encoder.
+        ask: returns its outputs, `[strings, outputs]`, for strings and a missing value, NaN.
+        column: the column of `x` that holds the strings.
+        x: the value that it reads.
+        builder: the builder of the plan.
+        known: the strings, by default those of the column in the sample.
+    """
+    made = bool(x.strings) and x.strings[column] is not None
+    feature = x.features[column] if x.features and not made else -1
+    given = given_values(builder.profile, feature) if feature >= 0 else []
+    if not made and feature < 0:
+        number_strings(builder, encoder, x, column, [])  # raises the error of strings that another step makes
+    strings = list(dict.fromkeys(known)) or known_strings(x, column, builder)
+    if not made and not known and not any(isinstance(value, str) for value in given):
+        raise builder.refuse(
+            encoder,
+            "it computes with the characters of strings, and an entry reads strings only as known categories. Give "
+            "rows of your data (sample=, --sample), which hold every string of the column, or encode the column by "
+            "its categories, as with a TargetEncoder or an OrdinalEncoder",
+        )
+    numbers = number_strings(builder, encoder, x, column, strings)
+    refuse_unknown(builder, x, column)
+    if not made:
+        text = builder.profile.text
+        text.numbers(feature, [value for value in given if is_missing(value)][:1])
+        text.table(feature, text.known(feature))
+    found = ask(strings)
+    try:
+        missing = ask([np.nan])[0]
+    except (TypeError, ValueError):
+        missing = np.full(found.shape[1], np.nan)
+        builder.guard(lookup(builder, x, [Codes(column, np.zeros(0), np.zeros(0), np.nan, 0.0)]))
+    order = np.argsort(numbers)
+    codes = [
+        Codes(column, numbers[order], values[order], none, np.nan)
+        for values, none in zip(found.T, missing, strict=True)
+    ]
+    return lookup(builder, x, codes)
 
 
 def as_array(values: Sequence[Any]) -> np.ndarray:

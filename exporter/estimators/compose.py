@@ -21,12 +21,21 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from triton_regressors.exporter.estimators.transforms import as_numpy_compares
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.estimator import ask
-from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform
+from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform, refuses
+
+refuses(
+    "sklearn-pandas, which has had no release since 2022, does not work with present releases of scikit-learn",
+    "Fit a ColumnTransformer of the same transformers.",
+    "sklearn_pandas.dataframe_mapper.DataFrameMapper",
+)
 
 # Pipelines
 
+WITH_TARGETS = "feature_engine.pipeline.pipeline.Pipeline"
+"""A Pipeline whose steps may also change the target during the fit; it answers as scikit-learn's does."""
 
-@lowers(Pipeline)
+
+@lowers(Pipeline, WITH_TARGETS)
 def lower_pipeline(pipeline: Pipeline, x: Value, builder: Builder) -> dict[str, Value]:
     """Each step reads the output of the step before it; all but the last transform."""
     *before, (name, last) = pipeline.steps
@@ -37,7 +46,7 @@ def lower_pipeline(pipeline: Pipeline, x: Value, builder: Builder) -> dict[str, 
         return builder.lower_outputs(last, x)
 
 
-@answers(Pipeline)
+@answers(Pipeline, WITH_TARGETS)
 def answer_by_pipeline(pipeline: Pipeline, table: Any, outputs: Sequence[str]) -> dict[str, Any]:
     """Return the last step's answers to the table that the steps before it transformed."""
     *before, (_, last) = pipeline.steps
@@ -46,13 +55,13 @@ def answer_by_pipeline(pipeline: Pipeline, table: Any, outputs: Sequence[str]) -
     return ask(last, table, outputs)
 
 
-@lowers_transform(Pipeline)
+@lowers_transform(Pipeline, WITH_TARGETS)
 def transform_by_pipeline(pipeline: Pipeline, x: Value, builder: Builder) -> Value:
     """Each step reads the output of the step before it."""
     return _transformed(pipeline.steps, x, builder)
 
 
-@lowers_inverse(Pipeline)
+@lowers_inverse(Pipeline, WITH_TARGETS)
 def invert_pipeline(pipeline: Pipeline, y: Value, builder: Builder) -> Value:
     """The steps' inverses, last step first."""
     for name, step in reversed(pipeline.steps):

@@ -12,15 +12,8 @@ from triton_regressors.exporter.estimators.encoding import Codes, are_strings, c
 from triton_regressors.exporter.estimators.feature_engine import guard_missing, impute, in_place, places
 from triton_regressors.exporter.estimators.strings import number_strings
 from triton_regressors.exporter.lowering.builder import Builder, Value
-from triton_regressors.exporter.lowering.registry import lowers, refuses
+from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.tables.values import is_missing
-
-refuses(
-    "it compares strings by their characters, and an entry reads strings only as known categories",
-    "Use a MeanEncoder or a OneHotEncoder, or transform rows before they are sent: export the steps behind it, as in "
-    "pipeline[1:].",
-    "feature_engine.encoding.similarity_encoder.StringSimilarityEncoder",
-)
 
 
 @lowers(
@@ -64,6 +57,24 @@ def lower_rare_labels(encoder: Any, x: Value, builder: Builder) -> Value:
     if encoder.missing_values == "raise":
         guard_missing(x, chosen, builder)
     made = lookup(builder, x, codes)
+    kept = tuple(x.features[place] for place in chosen) if x.features else ()
+    return in_place(dataclasses.replace(made, features=kept), chosen, x, builder)
+
+
+@lowers("feature_engine.preprocessing.match_categories.MatchCategories")
+def lower_match_categories(transformer: Any, x: Value, builder: Builder) -> Value:
+    """The known categories as they are, and a missing value for all others; these stay columns of categories."""
+    chosen, codes = places(transformer, list(transformer.category_dict_)), []
+    for categories, place in zip(transformer.category_dict_.values(), chosen.tolist(), strict=True):
+        known = as_array(categories.tolist())
+        numbers = category_numbers(builder, transformer, x, place, known)
+        if are_strings(known) and x.features:
+            builder.profile.text.open(x.features[place])
+        keys, first = np.unique(numbers, return_index=True)
+        codes.append(Codes(place, keys, numbers[first], np.nan, np.nan))
+    made = lookup(builder, x, codes)
+    if transformer.missing_values == "raise":  # an unknown category becomes a missing one
+        guard_missing(made, np.arange(made.width), builder)
     kept = tuple(x.features[place] for place in chosen) if x.features else ()
     return in_place(dataclasses.replace(made, features=kept), chosen, x, builder)
 

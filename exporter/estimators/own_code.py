@@ -72,15 +72,15 @@ def lower_function(
         NotTraced: the function cannot be traced.
     """
     columns = range(x.width)
-    kinds = [_kind(x, column, builder) for column in columns]
-    strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
+    kinds = [column_kind(x, column, builder) for column in columns]
+    strings = {column: known_strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
     profile = builder.profile
     made = {
         column: profile.text.made_of(x.features[column])
         for column in strings
         if x.features and x.features[column] >= 0 and kinds[column].unit != "category"
     }
-    known = MadeOf(made, profile.text, functools.partial(_given, profile))
+    known = MadeOf(made, profile.text, functools.partial(given_values, profile))
     found = trace(function, kinds, list(names) or None, strings, profile.text.digits, known)
     if len(profile.dtypes):
         own = [feature for feature in x.features if 0 <= feature < profile.n_features]
@@ -161,7 +161,7 @@ def _note(
             profile.note_date(feature, kind.unit or "us", kind.zone)
 
 
-def _kind(x: Value, column: int, builder: Builder) -> Kind:
+def column_kind(x: Value, column: int, builder: Builder) -> Kind:
     """Return the kind of a column of `x`."""
     if x.kinds and x.kinds[column] is not None:
         kind: Kind = x.kinds[column]
@@ -173,7 +173,9 @@ def _kind(x: Value, column: int, builder: Builder) -> Kind:
     if feature >= profile.n_features:
         return Kind(TEXT, "object")
     dtype = profile.dtypes[feature] if len(profile.dtypes) else None
-    return Kind(FLOAT, assumed=True) if dtype is None else _kind_of(dtype, functools.partial(_given, profile, feature))
+    if dtype is None:
+        return Kind(FLOAT, assumed=True)
+    return _kind_of(dtype, functools.partial(given_values, profile, feature))
 
 
 def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
@@ -199,12 +201,12 @@ def _kind_of(dtype: Any, values: Callable[[], list[Any]]) -> Kind:
 
 def _note_strings(profile: Any, feature: int) -> None:
     """Record the strings of a feature in the sample, and which value is missing there."""
-    given = _given(profile, feature)
+    given = given_values(profile, feature)
     missing = [value for value in given if is_missing(value)][:1]
     profile.text.numbers(feature, [*sorted({value for value in given if isinstance(value, str)}), *missing])
 
 
-def _given(profile: Any, feature: int) -> list[Any]:
+def given_values(profile: Any, feature: int) -> list[Any]:
     """Return a feature's values in the sample."""
     try:
         return [] if profile.given is None else profile.given(feature)
@@ -212,12 +214,12 @@ def _given(profile: Any, feature: int) -> list[Any]:
         return []
 
 
-def _strings(x: Value, column: int, builder: Builder) -> list[str]:
+def known_strings(x: Value, column: int, builder: Builder) -> list[str]:
     """Return the known strings of a column of `x`, in the order of their numbers."""
     if x.strings and x.strings[column] is not None:
         return list(x.strings[column] or ())
     feature, text = x.features[column], builder.profile.text
-    own = functools.partial(_given, builder.profile)
+    own = functools.partial(given_values, builder.profile)
     if feature >= builder.profile.n_features:
         return list(dict.fromkeys([*text.known(feature), *made_strings(text.made_of(feature), own)]))
     given = {value for value in own(feature) if isinstance(value, str)}

@@ -172,7 +172,7 @@ class Builder:
         values = {name: value.name for name, value in outputs.items()}
         made, width = self.profile.text.made_count, self.input.width
         steps: Sequence[Step] = given_apart(self._steps, width) if made else self._steps
-        if self.input.rows is not None:
+        if self.input.rows is not None or self._rounding:
             exact = np.append(float32_columns(self.input.rows, width), np.zeros(made, dtype=bool))
             steps, renamed, self.sums = round_before_decisions(steps, self._rounding, exact, self._round_everywhere)
             values = {name: renamed.get(value, value) for name, value in values.items()}
@@ -201,7 +201,7 @@ class Builder:
     def lower_transform(self, transformer: Any, x: Value) -> Value:
         """Return a fitted transformer's output for `x`, even if its `predict` gives something else."""
         z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
-        rows = transformed(transformer, x.rows)
+        rows = z.rows if x.rows is None else transformed(transformer, x.rows)
         names = z.names if registry.hands_on(transformer) else output_names(transformer)
         z = dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse), rows=rows, names=names)
         return self.rounded(z, self.subject(transformer), float32_columns(rows, z.width))

@@ -19,8 +19,15 @@ INNER_ESTIMATORS = ("best_estimator_", "estimator_", "regressor_")
 
 
 def written(estimator: Any) -> str:
-    """Return the `repr` of an estimator without the addresses of functions, which differ each time."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(estimator))
+    """Return the `repr` of an estimator without the addresses of functions, which differ each time.
+
+    Some classes keep no attribute for a parameter, so that they cannot be shown; the name of the class then stands.
+    """
+    try:
+        shown = repr(estimator)
+    except AttributeError:
+        shown = f"{type(estimator).__name__}()"
+    return re.sub(r" at 0x[0-9a-f]+", "", shown)
 
 
 def feature_names(estimator: Any) -> list[str] | None:

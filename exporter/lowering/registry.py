@@ -125,11 +125,17 @@ def traces_own_code(function: _AnyLowering) -> _AnyLowering:
 def hands_on(transformer: Any) -> bool:
     """Return whether a transformer's lowering knows itself whether its output is a DataFrame."""
     base = _TRANSFORMS.base(transformer) or _LOWERINGS.base(transformer)
-    return base is None or qualified_name(base) in NAMING
+    return base is None or qualified_name(base).startswith(NAMING)
 
 
-NAMING = ("sklearn.pipeline.Pipeline", "sklearn.preprocessing._function_transformer.FunctionTransformer")
-"""Transformers whose output is whatever a step or a function of the user's returns."""
+NAMING = (
+    "sklearn.pipeline.Pipeline",
+    "sklearn.preprocessing._function_transformer.FunctionTransformer",
+    "feature_engine.pipeline.",
+    "skrub.",
+)
+"""The beginnings of the names of transformers whose output is whatever a step or a function of the user's returns, and
+of skrub's, which always return a DataFrame."""
 
 
 def lowers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:

@@ -120,8 +120,8 @@ def read_rows(path: Path, estimator: Any) -> Any:
             return read_table(path)
         try:
             strings, zones = written_columns(estimator, typed)
-        except ExportError:  # of own code, whose columns no fit describes
-            strings, zones = written_columns(estimator, read_typed(path) if written else None)
+        except ExportError:  # of own code and the like, whose columns no fit describes
+            strings, zones = written_columns(estimator, read_typed(path) if written else read_table(path))
         table = read_table(path, {**strings, **dict.fromkeys(zones, float("nan"))} or None, names)
         if zones and has_names(table):
             read_dates(table, path, zones)

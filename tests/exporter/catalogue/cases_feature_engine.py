@@ -3,15 +3,20 @@
 import functools
 from typing import Any
 
+import feature_engine.creation as creation
+import feature_engine.datetime as dates
 import feature_engine.discretisation as bins
 import feature_engine.encoding as encoding
 import feature_engine.imputation as imputation
 import feature_engine.outliers as outliers
+import feature_engine.preprocessing as preprocessing
 import feature_engine.scaling as scaling
 import feature_engine.selection as selection
+import feature_engine.text as text
 import feature_engine.transformation as functions
 import numpy as np
 import pandas as pd
+from feature_engine.pipeline import make_pipeline as with_targets
 from feature_engine.wrappers import SklearnTransformerWrapper
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
@@ -64,6 +69,32 @@ def with_constants() -> Data:
 def likely() -> Data:
     X, _ = positive()
     return X, (np.random.default_rng(0).random(len(X)) < 0.4 + 0.2 * (X["a"] > 3)).astype(int)
+
+
+@functools.cache
+def visits() -> Data:
+    """A table of two columns of dates and one of numbers."""
+    rng = np.random.default_rng(3)
+    opened = pd.Timestamp("2019-12-20") + pd.to_timedelta(rng.integers(0, 5 * 10**7, 150), unit="s")
+    closed = pd.Series(opened + pd.to_timedelta(rng.integers(0, 10**6, 150), unit="s"))
+    X = pd.DataFrame({"opened": opened, "amount": rng.gamma(2.0, 3.0, 150), "closed": closed})
+    return X, X["amount"] + 3 * X["opened"].dt.month + X["closed"].dt.dayofweek
+
+
+def visits_with_holes() -> Data:
+    X, y = visits()
+    return X.assign(closed=X["closed"].mask(X.index % 7 == 0)), y
+
+
+def visits_in_zones() -> Data:
+    X, y = visits()
+    return X.assign(opened=X["opened"].dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")), y
+
+
+def angles() -> Data:
+    """160 × 5 numbers between −60 and 60, in a DataFrame."""
+    X, y = small()
+    return pd.DataFrame(60.0 * np.sin(X), columns=NAMES), y
 
 
 def rare(**options: Any) -> encoding.RareLabelEncoder:
@@ -232,3 +263,39 @@ one_hot = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
 wrapped = SklearnTransformerWrapper(one_hot, variables=["city", "job"])
 add("fe-wrapped-one-hot", "steps", before_ridge(wrapped), complete_people)
 add("fe-frame", "steps", before_ridge(functions.YeoJohnsonTransformer()), as_frame)
+
+DATES: dict[str, Any] = {
+    "features": dates.DatetimeFeatures(features_to_extract="all"),
+    "utc": dates.DatetimeFeatures(["opened", "closed"], features_to_extract=["hour", "day_of_week"], utc=True),
+    "missing": dates.DatetimeFeatures(
+        missing_values="ignore", features_to_extract=["month", "semester", "weekend", "month_end", "leap_year"]
+    ),
+    "between": dates.DatetimeSubtraction("closed", ["opened"], output_unit="h", drop_original=True),
+}
+for name, transformer in DATES.items():
+    data = {"utc": visits_in_zones, "features": visits}.get(name, visits_with_holes)
+    model = with_targets(transformer, HistGradientBoostingRegressor(max_iter=10) if data != visits else Ridge())
+    add(f"fe-dates-{name}", "steps", model, data, needs_sample=True)
+
+CREATED: dict[str, Any] = {
+    "math": creation.MathFeatures(["a", "c", "d"], ["sum", "mean", "std", "min", "max", "prod"], drop_original=True),
+    "relative": creation.RelativeFeatures(["a", "b"], ["c"], ["add", "sub", "mul", "div", "floordiv", "mod", "pow"]),
+    "relative-filled": creation.RelativeFeatures(["a", "b"], ["e"], ["truediv"], fill_value=-1.0),
+    "cyclical": creation.CyclicalFeatures(["a", "b"], max_values={"a": 12, "b": 7.5}, drop_original=True),
+    "tree": creation.DecisionTreeFeatures(["a", "b", "c"], features_to_combine=2, cv=2, precision=2),
+}
+for name, transformer in CREATED.items():
+    add(f"fe-created-{name}", "steps", before_ridge(transformer), positive)
+for method in ("haversine", "euclidean"):
+    distance = creation.GeoDistanceFeatures("a", "b", "c", "d", method, output_unit="miles")
+    add(f"fe-created-{method}", "steps", before_ridge(distance), angles)
+
+known = [preprocessing.MatchVariables(missing_values="ignore"), preprocessing.MatchCategories(missing_values="ignore")]
+matched = make_pipeline(*known, HistGradientBoostingRegressor(max_iter=10, categorical_features="from_dtype"))
+add("fe-matched", "steps", matched, read_people)
+for name, transformer in {
+    "similarity": encoding.StringSimilarityEncoder(top_categories=3, missing_values="impute"),
+    "characters": text.TextFeatures(["job", "city"], missing_values="ignore", drop_original=True),
+}.items():
+    model = make_pipeline(transformer, imputation.MeanMedianImputer(), Ridge())
+    add(f"fe-{name}", "steps", model, read_people, needs_sample=True)

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from feature_engine.creation import RelativeFeatures
+from feature_engine.datetime import DatetimeFeatures, DatetimeOrdinal
 from feature_engine.discretisation import ArbitraryDiscretiser, DecisionTreeDiscretiser, EqualWidthDiscretiser
 from feature_engine.encoding import (
     CountFrequencyEncoder,
@@ -17,9 +19,11 @@ from feature_engine.encoding import (
 )
 from feature_engine.imputation import DropMissingData, RandomSampleImputer
 from feature_engine.outliers import OutlierTrimmer, Winsorizer
+from feature_engine.preprocessing import MatchCategories, MatchVariables
 from feature_engine.selection import DropFeatures
+from feature_engine.timeseries.forecasting import LagFeatures
 from feature_engine.transformation import ArcsinTransformer, LogCpTransformer, LogTransformer, ReciprocalTransformer
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
@@ -32,6 +36,7 @@ from triton_regressors.kernels.engine.runner import Runner
 
 X = pd.DataFrame({"a": [0.2, 0.5, 0.9, 0.3, 0.7] * 4, "b": np.linspace(0.1, 0.95, 20)})
 Y = np.linspace(0.0, 3.0, 20)
+BOOSTER = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2)
 STRINGS = table(cities=["Rome", "Paris", "Bonn", "Oslo", "Cairo", np.nan])
 
 
@@ -139,6 +144,45 @@ def test_a_column_that_is_dropped_may_hold_anything(strings: bool) -> None:
     assert compile_estimator(model, sample=rows.drop(columns="size")).report.outputs["y"].within(1e-5)
 
 
+@pytest.mark.parametrize("start", [None, "2020-03-01"])
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+def test_ordinals_of_dates(zone: str | None, start: str | None) -> None:
+    days = pd.Series(pd.date_range("1969-12-28 22:30", periods=40, freq="173h", tz=zone))
+    rows = pd.DataFrame({"day": days, "a": np.arange(40.0)})
+    model = make_pipeline(DatetimeOrdinal(start_date=start), Ridge()).fit(rows, days.dt.dayofweek + rows["a"])
+    assert compile_estimator(model, sample=rows).report.outputs["y"].within(1e-5)
+
+
+@pytest.mark.parametrize("step", [DatetimeFeatures(["day"]), DatetimeFeatures(["day"], features_to_extract=["week"])])
+def test_a_missing_date_that_is_an_error_has_no_answer(step: Any) -> None:
+    days = pd.Series(pd.date_range("2024-01-01", periods=40, freq="31h"))
+    rows = pd.DataFrame({"day": days, "a": np.arange(40.0)})
+    model = make_pipeline(step, RandomForestRegressor(3, random_state=0)).fit(rows, days.dt.month + rows["a"])
+    plan = compile_estimator(model, sample=rows).plan
+    asked = np.array([[17e14, 1.0], [np.nan, 1.0]])
+    assert np.isnan(Runner(plan, engine="torch").predict(asked)["y"][:, 0]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("fill", [None, -1.0])
+def test_division_by_zero(fill: float | None) -> None:
+    step = RelativeFeatures(["a"], ["b"], ["div", "floordiv", "mod"], fill_value=fill).fit(X)
+    rows = pd.DataFrame({"a": [1.0, -7.5, 3.0], "b": [2.0, 0.0, -0.8]})
+    for ours_, theirs in zip(ours(step, rows), row_by_row(step, rows), strict=True):
+        assert np.isnan(ours_).any() if theirs is None else np.array_equal(ours_, theirs)
+
+
+@pytest.mark.parametrize("missing", ["raise", "ignore"])
+def test_categories_outside_those_of_the_fit_are_missing(missing: str) -> None:
+    step = MatchCategories(variables=["city"], missing_values=missing)
+    model = make_pipeline(step, MeanEncoder(missing_values="ignore", unseen="ignore"), BOOSTER)
+    rows = table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rows, TARGET)
+        compilation = compile_estimator(model, sample=rows if missing == "raise" else rows.assign(city="Cairo"))
+    assert compilation.report.outputs["y"].within(1e-5)
+
+
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "trimmer": (
         OutlierTrimmer("quantiles", tail="right", fold=0.1),
@@ -160,9 +204,26 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "similarity": (
         StringSimilarityEncoder(),
         table(),
-        "it compares strings by their characters, and an entry reads strings only as known categories. Use a "
-        "MeanEncoder or a OneHotEncoder, or transform rows before they are sent: export the steps behind it, as in "
-        "pipeline[1:].",
+        "it computes with the characters of strings, and an entry reads strings only as known categories. Give rows of "
+        "your data (sample=, --sample), which hold every string of the column, or encode the column by its categories, "
+        "as with a TargetEncoder or an OrdinalEncoder.",
+    ),
+    "lags": (
+        LagFeatures(["a"]),
+        X,
+        "it makes numbers of other rows of the table, and an entry answers each row alone. Send such numbers as "
+        "columns of the row: export the steps behind it, pipeline[k:], and send pipeline[:k].transform(rows).",
+    ),
+    "dates": (
+        DatetimeFeatures(["date"]),
+        X.assign(date=pd.Timestamp("2024-01-01")),
+        "it reads dates, and nothing tells that column 'date' holds them. Give rows of your data with their types: a "
+        "DataFrame as sample, or --sample with a .parquet file; pd.to_datetime makes dates of strings, before the fit.",
+    ),
+    "dtypes": (
+        MatchVariables(match_dtypes=True),
+        X,
+        "match_dtypes=True changes the types of columns, which an entry fixes; leave it out.",
     ),
     "boundaries": (
         EqualWidthDiscretiser(return_boundaries=True),

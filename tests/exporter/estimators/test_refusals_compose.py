@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import FeatureAgglomeration
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
@@ -179,3 +180,22 @@ def test_estimators_that_cannot_be_exported(case: str) -> None:
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
     assert str(raised.value).endswith(".")
+
+
+class DataFrameMapper(TransformerMixin, BaseEstimator):
+    """Stands for sklearn-pandas' class, which cannot be imported beside scikit-learn."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        self.built_features_: list[Any] = []
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return X
+
+
+DataFrameMapper.__module__ = "sklearn_pandas.dataframe_mapper"
+
+
+def test_another_way_than_a_data_frame_mapper_is_named() -> None:
+    with pytest.raises(ExportError, match=r"Fit a ColumnTransformer of the same transformers\."):
+        compile_estimator(make_pipeline(DataFrameMapper(), Ridge()).fit(X, y), sample=X)

@@ -142,12 +142,22 @@ def test_a_directory_of_autogluon_has_to_be_trusted_and_needs_autogluon(tmp_path
 UNREADABLE = {"sgd-sparse", "columns-callable"}  # skops writes a one-dimensional sparse coef_ and a lambda, no more
 UNWRITABLE = {
     *("before-ridge-birch", "union-two", "union-pandas"),  # it cannot write Birch, nor some of their parts
-    *("fe-eliminated", "fe-added", "fe-probe"),  # nor tables of pandas, as these and category_encoders keep
+    # nor tables and indices of pandas, as these and category_encoders keep
+    *("fe-eliminated", "fe-added", "fe-probe", "fe-matched", "skrub-dissimilar"),
     *(name for name in CASES if name.startswith("ce-") and name != "ce-nothing"),
 }
 OTHER_LIBRARIES = (
-    *("category_encoders.", "feature_engine.", "glum.", "interpret.", "ngboost.", "pygam.", "quantile_forest."),
-    "sklearn.metrics.",
+    *(
+        "category_encoders.",
+        "feature_engine.",
+        "glum.",
+        "interpret.",
+        "ngboost.",
+        "pygam.",
+        "quantile_forest.",
+        "skrub.",
+    ),
+    *("sklearn.metrics.", "pandas.DatetimeTZDtype", "zoneinfo.ZoneInfo"),
 )
 
 
