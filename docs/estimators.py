@@ -13,8 +13,8 @@ TEXT = """# What can be exported
 Made by `python -m docs.estimators`; do not edit.
 
 These {count} estimators and transformers have a lowering: those of scikit-learn, XGBoost, LightGBM and CatBoost, of
-category_encoders, feature_engine, glum, InterpretML, NGBoost, pyGAM, quantile-forest and statsmodels, and
-[AutoGluon's predictors](autogluon.md). A Pipeline, a ColumnTransformer, a search, an ensemble or a chain of them is
+category_encoders, feature_engine, glum, InterpretML, NGBoost, pyGAM, PyTorch, quantile-forest, skorch and statsmodels,
+and [AutoGluon's predictors](autogluon.md). A Pipeline, a ColumnTransformer, a search, an ensemble or a chain of them is
 exported whole, as one entry. [coverage.md](coverage.md) has them with their options in over a thousand cases, each
 measured with its numbers in FP32 and in FP64 against `predict` on the float64 rows as given, beside the results of
 other converters. A subclass is exported as its base if it overrides nothing that its base computes with. Any other
@@ -22,6 +22,17 @@ class, and any function of your own, is [traced](own_code.md): what it computes 
 names the line that cannot be. [extending.md](extending.md) says how to export an estimator of your own by hand.
 
 {table}
+
+## Networks of PyTorch
+
+`tr.export(network, sample=X)` takes a `Sequential`, and any Module whose `forward` applies its layers to the rows:
+torch.fx records what it does, and an operation that no plan has is refused by name. Layers are Linear, BatchNorm1d,
+LayerNorm, Dropout, Flatten, Identity, ReLU, LeakyReLU, ELU, SELU, GELU, SiLU, Softplus, Sigmoid and Tanh; between
+them tensors may be added, subtracted, multiplied, put side by side and sliced by column. The rows are rounded to the
+type of the parameters first. Call `network.eval()` before the export: Dropout and BatchNorm1d in training mode are
+refused, since their answers there depend on chance or on the batch. skorch's `predict` is always in evaluation mode.
+Around it, rows are what its own `predict` takes: a TransformedTargetRegressor of it needs a float32 sample, or a step
+that casts.
 
 `make parity` exports every case of the test catalogue, serves it through the real Triton server, and prints the table
 of errors against `predict` on the same float64 table.

@@ -17,7 +17,7 @@ from triton_regressors.exporter.lowering.decision_tables import tabulate
 from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, table_names
 from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.memory import hand_back
-from triton_regressors.exporter.lowering.registry import find_names
+from triton_regressors.exporter.lowering.registry import find_answers, find_count, find_names
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
 from triton_regressors.exporter.lowering.tables import Tables
@@ -97,7 +97,7 @@ def _lower(
         if not profile.text.untabled:
             break
         strings = profile.text.untabled  # an encoder behind own code knows more strings than its tables
-    if not hasattr(estimator, "predict"):
+    if not hasattr(estimator, "predict") and (hasattr(estimator, "transform") or find_answers(estimator) is None):
         what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(
             estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
@@ -222,9 +222,11 @@ def _stated_width(estimator: Any) -> int | None:
     """Return how many features an estimator states that it takes, or its first part that knows the number."""
     if isinstance(estimator, IsotonicRegression):
         return 1
-    naming = find_names(estimator)
+    naming, counting = find_names(estimator), find_count(estimator)
     if naming is not None:
         return len(naming(estimator))
+    if counting is not None:
+        return counting(estimator)
     try:
         return fitted.width(estimator)
     except (AttributeError, TypeError):

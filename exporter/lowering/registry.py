@@ -23,7 +23,7 @@ that hands its rows to another one registers that one's answers, for example.
 
 A subclass of a registered class is lowered as that class if it computes the same. It may have attributes and methods of
 its own. It may override only methods that match `UNRELATED` and methods that the lowering does not cover, such as a
-feature scaler's `inverse_transform`.
+feature scaler's `inverse_transform`, or that it reads itself: the `forward` of a network.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ Lowering = Callable[[Any, "Value", "Builder"], "Value | dict[str, Value]"]
 Inverse = Callable[[Any, "Value", "Builder"], "Value"]
 Answering = Callable[[Any, Any, Sequence[str]], dict[str, Any]]
 Naming = Callable[[Any], "list[str]"]
+Counting = Callable[[Any], "int | None"]
 _AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
 
 UNRELATED = re.compile(
-    r"_?(fit|partial_fit)\w*|score|get_params|set_params|set_output|set_\w+_request|get_metadata_routing|"
+    r"_?(fit|partial_fit)\w*|score|extra_repr|get_params|set_params|set_output|set_\w+_request|get_metadata_routing|"
     r"get_feature_names_out|_get_param_names|_repr_\w+|_\w*doc_link\w*|_validate_params|_more_tags|_get_tags|"
     r"feature_importances_|staged_predict|"
     r"__(init|new|init_subclass|subclasshook|class_getitem|del|setattr|delattr|dict|dir|weakref|sizeof|"
@@ -85,11 +86,12 @@ class _Table(dict[type | str, Any]):
         return self[cls if cls in self else qualified_name(cls)]
 
 
-_LOWERINGS = _Table("inverse_transform")
+_LOWERINGS = _Table("inverse_transform", "forward")
 _TRANSFORMS = _Table("predict", "inverse_transform")
 _INVERSES = _Table("predict", "transform")
-_ANSWERS = _Table("inverse_transform")
+_ANSWERS = _Table("inverse_transform", "forward")
 _NAMES = _Table()
+_COUNTS = _Table()
 _REFUSALS = _Table()
 
 OURS = "triton_regressors.exporter.estimators."
@@ -173,6 +175,14 @@ def names_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering
     return _register(_NAMES, classes)
 
 
+def counts_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function that returns how many columns these estimators take, or None if only a sample tells.
+
+    It is needed for classes without scikit-learn's `n_features_in_`.
+    """
+    return _register(_COUNTS, classes)
+
+
 def refuses(reason: str, instead: str, *classes: type | str) -> None:
     """Say in one clause why these classes cannot have a lowering, and in one sentence what to do instead."""
     _REFUSALS.update(dict.fromkeys(classes, (reason, instead)))
@@ -218,6 +228,13 @@ def find_names(estimator: Any) -> Naming | None:
     _load_lowerings()
     base = _NAMES.base(estimator)
     return None if base is None else _NAMES.of(base)
+
+
+def find_count(estimator: Any) -> Counting | None:
+    """Return the function that counts the columns of an estimator's class, or None."""
+    _load_lowerings()
+    base = _COUNTS.base(estimator)
+    return None if base is None else _COUNTS.of(base)
 
 
 def lowerings() -> dict[str, Lowering]:
