@@ -210,7 +210,9 @@ class Builder:
             self._check_fitted(estimator)  # own code alone may keep nothing of a fit
         if own and self.misfit is not None:  # it is not run on a guess
             raise self.misfit
-        expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
+        counting = registry.find_count(estimator)
+        stated = getattr(estimator, "n_features_in_", None) if counting is None else counting(estimator)
+        expected = stated or x.width  # a loaded CatBoost model says 0
         if expected != x.width:
             misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
             raise self.misfit or misfit

@@ -222,11 +222,12 @@ def _stated_width(estimator: Any) -> int | None:
     """Return how many features an estimator states that it takes, or its first part that knows the number."""
     if isinstance(estimator, IsotonicRegression):
         return 1
-    naming, counting = find_names(estimator), find_count(estimator)
-    if naming is not None:
-        return len(naming(estimator))
+    counting, naming = find_count(estimator), find_names(estimator)
     if counting is not None:
         return counting(estimator)
+    names = None if naming is None else naming(estimator)
+    if names is not None:
+        return len(names)
     try:
         return fitted.width(estimator)
     except (AttributeError, TypeError):

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 Lowering = Callable[[Any, "Value", "Builder"], "Value | dict[str, Value]"]
 Inverse = Callable[[Any, "Value", "Builder"], "Value"]
 Answering = Callable[[Any, Any, Sequence[str]], dict[str, Any]]
-Naming = Callable[[Any], "list[str]"]
+Naming = Callable[[Any], "list[str] | None"]
 Counting = Callable[[Any], "int | None"]
 _AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
 
@@ -168,9 +168,9 @@ def answers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
 
 
 def names_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
-    """Register a function that returns the names of the columns that these estimators were fitted on.
+    """Register a function that returns the names of the columns that these estimators were fitted on, None without.
 
-    It is needed for classes without scikit-learn's `feature_names_in_`.
+    It is needed for classes without scikit-learn's `feature_names_in_`, or where that is something else.
     """
     return _register(_NAMES, classes)
 
@@ -178,7 +178,7 @@ def names_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering
 def counts_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
     """Register a function that returns how many columns these estimators take, or None if only a sample tells.
 
-    It is needed for classes without scikit-learn's `n_features_in_`.
+    It is needed for classes without scikit-learn's `n_features_in_`, or where that is something else.
     """
     return _register(_COUNTS, classes)
 

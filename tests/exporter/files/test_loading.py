@@ -144,7 +144,7 @@ UNWRITABLE = {
     *("before-ridge-birch", "union-two", "union-pandas"),  # it cannot write Birch, nor some of their parts
     *("fe-eliminated", "fe-added", "fe-probe"),  # nor tables of pandas, as these and category_encoders keep
     *(name for name in CASES if name.startswith("ce-") and name != "ce-nothing"),
-    *(name for name in CASES if name.startswith(("torch-", "skorch-"))),  # nor tensors of PyTorch
+    *(name for name in CASES if name.startswith(("torch-", "skorch-", "flaml-"))),  # nor tensors, nor AutoML
 }
 OTHER_LIBRARIES = (
     *("category_encoders.", "feature_engine.", "glum.", "interpret.", "ngboost.", "pygam.", "quantile_forest."),
