@@ -11,12 +11,9 @@ MULTI_QUANTILE = "MultiQuantile:alpha="
 
 
 def column_names(estimator: Any) -> list[str] | None:
-    """Return the names that CatBoost and glum keep in `feature_names_`, or None; they number columns without names."""
+    """Return the names that CatBoost keeps in `feature_names_`, or None; it numbers columns without names."""
     names = getattr(estimator, "feature_names_", None)
-    numbered = range(len(names)) if isinstance(names, list) else ()
-    if not isinstance(names, list) or names in ([f"{prefix}{n}" for n in numbered] for prefix in ("", "_col_")):
-        return None
-    return names
+    return names if isinstance(names, list) and names != [str(number) for number in range(len(names))] else None
 
 
 def width(estimator: Any) -> int:

@@ -143,6 +143,7 @@ UNREADABLE = {"sgd-sparse", "columns-callable"}  # skops writes a one-dimensiona
 UNWRITABLE = {
     *("before-ridge-birch", "union-two", "union-pandas"),  # it cannot write Birch, nor some of their parts
     *("fe-eliminated", "fe-added", "fe-probe"),  # nor tables of pandas, as these and category_encoders keep
+    *("glum-categories-convert", "glum-categories-zero"),  # nor dtypes of pandas
     *(name for name in CASES if name.startswith("ce-") and name != "ce-nothing"),
     *(name for name in CASES if name.startswith(("torch-", "skorch-", "flaml-"))),  # nor tensors, nor AutoML
 }
