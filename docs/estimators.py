@@ -13,7 +13,7 @@ TEXT = """# What can be exported
 Made by `python -m docs.estimators`; do not edit.
 
 These {count} estimators and transformers have a lowering: those of scikit-learn, XGBoost, LightGBM and CatBoost, of
-category_encoders, feature_engine, FLAML, glum, InterpretML, NGBoost, pyGAM, PyTorch, quantile-forest, skorch and
+category_encoders, cuML, feature_engine, FLAML, glum, InterpretML, NGBoost, pyGAM, PyTorch, quantile-forest, skorch and
 statsmodels, and [AutoGluon's predictors](autogluon.md). A Pipeline, a ColumnTransformer, a search, an ensemble or a
 chain of them is exported whole, as one entry. [coverage.md](coverage.md) has them with their options in over a thousand
 cases, each measured with its numbers in FP32 and in FP64 against `predict` on the float64 rows as given, beside the
@@ -45,7 +45,7 @@ def page() -> str:
     found = {name: own for name, own in registry.lowerings().items() if own.__module__.startswith(registry.OURS)}
     for name, lowering in found.items():
         module = lowering.__module__.rpartition(".")[2]
-        families.setdefault(module, []).append(name.rpartition(".")[2])
+        families.setdefault(module, []).append(name.rpartition(".")[2].replace("*", "those that have `as_sklearn()`"))
     rows = [f"| {family.replace('_', ' ')} | {', '.join(names)} |" for family, names in sorted(families.items())]
     table = "\n".join(["| family | estimators |", "| --- | --- |", *rows])
     return TEXT.format(count=len(found), table=table)

@@ -17,6 +17,8 @@ A class of a library that may not be installed is registered by its qualified na
 
     @lowers("xgboost.sklearn.XGBRegressor")
 
+and every class of a library as `@lowers("cuml.*")`.
+
 An export is measured against `predict`, and `std` against `predict(X, return_std=True)`, unless a function with other
 answers is registered beside the lowering, with `answers`. It answers every output that it is asked for. An estimator
 that hands its rows to another one registers that one's answers, for example.
@@ -79,11 +81,16 @@ class _Table(dict[type | str, Any]):
 
     def base(self, estimator: Any) -> type | None:
         """Return the first class with a registered function among the estimator's class and its bases."""
-        return next((cls for cls in type(estimator).__mro__ if cls in self or qualified_name(cls) in self), None)
+        return next((cls for cls in type(estimator).__mro__ if any(name in self for name in _names_of(cls))), None)
 
     def of(self, cls: type) -> Any:
         """Return the function registered for a class; the class itself takes precedence over its name."""
-        return self[cls if cls in self else qualified_name(cls)]
+        return next(self[name] for name in _names_of(cls) if name in self)
+
+
+def _names_of(cls: type) -> tuple[type | str, ...]:
+    """Return what a class may be registered as: itself, its qualified name, or every class of its library."""
+    return cls, qualified_name(cls), f"{cls.__module__.partition('.')[0]}.*"
 
 
 _LOWERINGS = _Table("inverse_transform", "forward")
