@@ -13,13 +13,14 @@ TEXT = """# What can be exported
 Made by `python -m docs.estimators`; do not edit.
 
 These {count} estimators and transformers have a lowering: those of scikit-learn, XGBoost, LightGBM and CatBoost, of
-category_encoders, cuML, feature_engine, FLAML, glum, InterpretML, NGBoost, pyGAM, PyTorch, quantile-forest, skorch and
-statsmodels, and [AutoGluon's predictors](autogluon.md). A Pipeline, a ColumnTransformer, a search, an ensemble or a
-chain of them is exported whole, as one entry. [coverage.md](coverage.md) has them with their options in over a thousand
-cases, each measured with its numbers in FP32 and in FP64 against `predict` on the float64 rows as given, beside the
-results of other converters. A subclass is exported as its base if it overrides nothing that its base computes with. Any
-other class, and any function of your own, is [traced](own_code.md): what it computes becomes part of the entry, or the
-error names the line that cannot be. [extending.md](extending.md) says how to export an estimator of your own by hand.
+category_encoders, cuML, feature_engine, FLAML, glum, InterpretML, NGBoost, optbinning, pyGAM, PyTorch, quantile-forest,
+skorch and statsmodels, and [AutoGluon's predictors](autogluon.md). A Pipeline, a ColumnTransformer, a search, an
+ensemble or a chain of them is exported whole, as one entry. [coverage.md](coverage.md) has them with their options in
+over a thousand cases, each measured with its numbers in FP32 and in FP64 against `predict` on the float64 rows as
+given, beside the results of other converters. A subclass is exported as its base if it overrides nothing that its base
+computes with. Any other class, and any function of your own, is [traced](own_code.md): what it computes becomes part of
+the entry, or the error names the line that cannot be. [extending.md](extending.md) says how to export an estimator of
+your own by hand.
 
 {table}
 

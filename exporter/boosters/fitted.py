@@ -35,10 +35,10 @@ def width(estimator: Any) -> int:
     return int(estimator.n_features_in_) or len(estimator.feature_names_)
 
 
-def is_fitted_sum(estimator: Any) -> bool:
-    """Return whether an estimator says itself that it is fitted, as a sum of CatBoost's models does."""
+def says_fitted(estimator: Any) -> bool:
+    """Return whether an estimator says itself that it is fitted, as a sum of CatBoost's models and optbinning do."""
     says_itself = getattr(estimator, "is_fitted", None)
-    return callable(says_itself) and bool(says_itself())
+    return bool(says_itself()) if callable(says_itself) else getattr(estimator, "_is_fitted", None) is True
 
 
 def quantile_levels(estimator: Any, classes: Collection[str]) -> tuple[float, ...]:

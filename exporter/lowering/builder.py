@@ -384,7 +384,7 @@ class Builder:
         try:
             check_is_fitted(estimator)
         except NotFittedError:
-            if fitted.is_fitted_sum(estimator):
+            if fitted.says_fitted(estimator):
                 return
             reason = "it is not fitted; call fit first"
             if not hasattr(estimator, "__sklearn_is_fitted__") and not type(estimator).__module__.startswith(

@@ -147,13 +147,14 @@ UNWRITABLE = {
     *(name for name in CASES if name.startswith("ce-") and name != "ce-nothing"),
     *(name for name in CASES if name.startswith(("torch-", "skorch-", "flaml-"))),  # nor tensors, nor AutoML
 }
+UNTRUSTED = {"opt-strings", "opt-options-codes", "opt-options-metrics"}  # they keep arrays of pyarrow, native code
 OTHER_LIBRARIES = (
-    *("category_encoders.", "feature_engine.", "glum.", "interpret.", "ngboost.", "pygam.", "quantile_forest."),
-    "sklearn.metrics.",
+    *("category_encoders.", "feature_engine.", "glum.", "interpret.", "ngboost.", "optbinning.", "pygam."),
+    *("quantile_forest.", "sklearn.metrics."),
 )
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in UNREADABLE | UNWRITABLE])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in UNREADABLE | UNWRITABLE | UNTRUSTED])
 def test_every_estimator_of_the_catalogue_loads_without_naming_types(tmp_path, name):
     estimator, _ = CASES[name].fitted()
     path = tmp_path / "m.skops"
@@ -171,6 +172,14 @@ def test_what_skops_cannot_read_back_gets_one_sentence(tmp_path, name):
     own = [kind for kind in skops.io.get_untrusted_types(file=path) if kind.startswith("tests.")]
     with pytest.raises(ExportError, match=r"Cannot read .*m\.skops"):
         load_estimator(path, trusted_types=own)
+
+
+@pytest.mark.parametrize("name", sorted(UNTRUSTED))
+def test_arrays_of_native_code_are_not_trusted(tmp_path, name):
+    path = tmp_path / "m.skops"
+    skops.io.dump(CASES[name].fitted()[0], path)
+    with pytest.raises(ExportError, match=r"holds types that are not trusted: .*, pyarrow\.lib\."):
+        load_estimator(path)
 
 
 @pytest.mark.parametrize("name", sorted(UNWRITABLE))
