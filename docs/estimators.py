@@ -43,10 +43,11 @@ that casts.
   runs with the scikit-learn that this package needs; PyCaret 3.3 does not, as it needs scikit-learn 1.4. Take its
   estimator and steps out there, `pipeline.steps`, and fit them again. RareCategoryGrouping, GroupFeatures and features
   of dates and text are refused by name.
-- **cuML**: any estimator with `as_sklearn()`, from cuML 25.02 on, alone or as a step. The plan is that of scikit-learn's
-  estimator, and is measured against cuML's own `predict`. The tests here only have stand-ins for cuML's classes.
-- **optbinning**: a `BinningProcess` with every metric that is a number. Give it the variables of a
-  single `OptimalBinning` or `ContinuousOptimalBinning`, which transform one column and are no step of a Pipeline.
+- **cuML**: any estimator with `as_sklearn()`, from cuML 25.02 on, alone or as a step. The plan is that of
+  scikit-learn's estimator, and is measured against cuML's own `predict`. The tests here only have stand-ins for cuML's
+  classes.
+- **optbinning**: a `BinningProcess` with every metric that is a number. Give it the variables of a single
+  `OptimalBinning` or `ContinuousOptimalBinning`, which transform one column and are no step of a Pipeline.
 
 `make parity` exports every case of the test catalogue, serves it through the real Triton server, and prints the table
 of errors against `predict` on the same float64 table.
