@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test suite check format bench docs pages parity coverage soak autogluon clean
+.PHONY: help setup demo test suite check format bench docs pages parity coverage soak autogluon pycaret clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -89,5 +89,20 @@ autogluon: .venv-autogluon/.ready  ## Export AutoGluon's predictors, in an envir
 		fasttransform==0.0.4 fastprogress==1.0.5 fastdownload==0.0.8 plum-dispatch==2.10.1 beartype==0.23.1 cloudpickle
 	@touch $@
 
+# PyCaret states older releases of pandas, NumPy and scikit-learn than it works with: it is installed alone, beside the
+# packages of .venv, with what it imports beyond these.
+pycaret: .venv-pycaret/.ready  ## Export PyCaret's pipelines, in an environment of their own
+	.venv-pycaret/bin/python -m pytest tests/exporter/estimators/test_pycaret.py
+
+.venv-pycaret/.ready: $(READY)
+	$(PYTHON) -m venv .venv-pycaret
+	echo $(CURDIR)/$(VENV)/lib/python*/site-packages > "$$(echo .venv-pycaret/lib/python*/site-packages)/beside.pth"
+	.venv-pycaret/bin/python -m pip install --quiet --no-compile --no-deps pycaret-core==3.5.0 comm==0.2.3 \
+		imbalanced-learn==0.14.2 ipython==9.18.1 ipywidgets==8.1.9 kaleido==1.5.0 mljar-scikit-plot==0.3.12 \
+		outcome==1.3.0.post0 sniffio==1.3.1 \
+		plotly-resampler==0.11.1 pmdarima==2.1.1 psutil==7.2.2 pyod==3.6.7 schemdraw==0.23 scikit-base==1.2.0 \
+		sklearn-compat==0.1.6 sktime==1.2.0 tbats==1.2.0 traitlets==5.16.1 trio==0.35.0 xxhash==4.1.0 yellowbrick==1.5
+	@touch $@
+
 clean:  ## Remove what the commands above made
-	rm -rf $(VENV) .venv-autogluon build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-autogluon .venv-pycaret build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

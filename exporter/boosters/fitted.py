@@ -11,12 +11,9 @@ MULTI_QUANTILE = "MultiQuantile:alpha="
 
 
 def column_names(estimator: Any) -> list[str] | None:
-    """Return the names that CatBoost and glum keep in `feature_names_`, or None; they number columns without names."""
+    """Return the names that CatBoost keeps in `feature_names_`, or None; it numbers columns without names."""
     names = getattr(estimator, "feature_names_", None)
-    numbered = range(len(names)) if isinstance(names, list) else ()
-    if not isinstance(names, list) or names in ([f"{prefix}{n}" for n in numbered] for prefix in ("", "_col_")):
-        return None
-    return names
+    return names if isinstance(names, list) and names != [str(number) for number in range(len(names))] else None
 
 
 def width(estimator: Any) -> int:
@@ -38,10 +35,10 @@ def width(estimator: Any) -> int:
     return int(estimator.n_features_in_) or len(estimator.feature_names_)
 
 
-def is_fitted_sum(estimator: Any) -> bool:
-    """Return whether an estimator says itself that it is fitted, as a sum of CatBoost's models does."""
+def says_fitted(estimator: Any) -> bool:
+    """Return whether an estimator says itself that it is fitted, as a sum of CatBoost's models and optbinning do."""
     says_itself = getattr(estimator, "is_fitted", None)
-    return callable(says_itself) and bool(says_itself())
+    return bool(says_itself()) if callable(says_itself) else getattr(estimator, "_is_fitted", None) is True
 
 
 def quantile_levels(estimator: Any, classes: Collection[str]) -> tuple[float, ...]:

@@ -50,11 +50,11 @@ def lower_catboost(estimator: Any, x: Value, builder: Builder) -> Value:
 
 @lowers(REGRESSOR)
 def lower_catboost_regressor(
-    estimator: Any, x: Value, builder: Builder, codes: Mapping[int, int] = MappingProxyType({})
+    estimator: Any, x: Value, builder: Builder, codes: Mapping[int, int | Sequence[str]] = MappingProxyType({})
 ) -> Value | dict[str, Value]:
     """The scores, or their exponent, as `predict` has it for the loss; for RMSEWithUncertainty a mean and deviation.
 
-    `codes` are the columns whose categories are known to be the whole numbers from 0 on, each with their number.
+    `codes` are the columns that hold codes from 0 on, each with its categories, or their number if they are the codes.
     """
     kind = estimator._get_default_prediction_type()
     if kind not in ("RawFormulaVal", "Exponent", UNCERTAIN):
@@ -75,7 +75,11 @@ def answer_by_catboost(estimator: Any, table: Any, outputs: Sequence[str]) -> di
 
 
 def _lower_scores(
-    estimator: Any, x: Value, builder: Builder, function: str, codes: Mapping[int, int] = MappingProxyType({})
+    estimator: Any,
+    x: Value,
+    builder: Builder,
+    function: str,
+    codes: Mapping[int, int | Sequence[str]] = MappingProxyType({}),
 ) -> Value:
     """Return `function` of the scores, one column for each of the model's outputs."""
     model = _read(estimator, builder)

@@ -58,11 +58,11 @@ def known_categories(
     model: CatBoostModel,
     x: Value,
     builder: Builder,
-    codes: Mapping[int, int] = MappingProxyType({}),
+    codes: Mapping[int, int | Sequence[str]] = MappingProxyType({}),
 ) -> dict[int, Categories]:
     """Return the categories of each categorical column of `x`, and record the columns of strings in the profile.
 
-    `codes` are the columns whose categories are known to be the whole numbers from 0 on, each with their number.
+    `codes` are the columns that hold codes from 0 on, each with its categories, or their number if they are the codes.
 
     Raises:
         ExportError: the sample lacks categories, or holds values that are not categories.
@@ -75,9 +75,10 @@ def known_categories(
     }
 
 
-def _of_codes(count: int) -> Categories:
-    """Return the categories 0, 1, … up to a count."""
-    return _sorted(np.arange(count, dtype=np.float64), [category_hash(str(code)) for code in range(count)])
+def _of_codes(categories: int | Sequence[str]) -> Categories:
+    """Return the categories that the codes 0, 1, … stand for, which are the codes themselves if a number is given."""
+    names = [str(code) for code in range(categories)] if isinstance(categories, int) else categories
+    return _sorted(np.arange(len(names), dtype=np.float64), [category_hash(name) for name in names])
 
 
 def add_categories(

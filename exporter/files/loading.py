@@ -21,7 +21,7 @@ from typing import Any
 import joblib
 import skops.io
 
-from triton_regressors.defaults import BOOSTER_FILES, LARGEST_MB, MODEL_FILES, PICKLES, PREDICTOR_FILE
+from triton_regressors.defaults import BOOSTER_FILES, LARGEST_MB, MODEL_FILES, PICKLES, PREDICTOR_FILE, TORCH_FILES
 from triton_regressors.errors import MissingExtra
 from triton_regressors.exporter.boosters.skops_states import checked_models
 from triton_regressors.exporter.errors import ExportError
@@ -131,7 +131,8 @@ def load_estimator(
 ) -> Any:
     """Return the estimator in a file of skops, of a boosting library, or with `trust_pickle` in a pickle.
 
-    A directory may hold a predictor of AutoGluon, which is made of pickles.
+    A network that `torch.save` wrote is a pickle, too. A directory may hold a predictor of AutoGluon, which is made of
+    pickles.
 
     skops rebuilds an object from types that it trusts. Unpickling runs any code that the file holds, so a pickle is
     refused unless the caller trusts the file. XGBoost, LightGBM and CatBoost read their own files, which hold no code.
@@ -165,6 +166,8 @@ def load_estimator(
                 "say --trust-pickle; better, save the estimator with skops.io.dump."
             )
         return _read(path, lambda: joblib.load(path))
+    if path.suffix in TORCH_FILES:
+        return _load_network(path, trust_pickle)
     if path.suffix != ".skops":
         raise ExportError(f"The suffix of {path} is unknown; accepted: {', '.join(MODEL_FILES)}.")
     megabytes = -(-_read(path, lambda: _unpacked_bytes(path, largest_mb * 2**20)) // 2**20)
@@ -208,6 +211,24 @@ def _load_predictor(path: Path, trust_pickle: bool) -> Any:
     from autogluon.tabular import TabularPredictor
 
     return _read(path, lambda: TabularPredictor.load(str(path), verbosity=0))
+
+
+def _load_network(path: Path, trust_pickle: bool) -> Any:
+    """Return the network in a file of `torch.save`, in evaluation mode."""
+    if not trust_pickle:
+        raise ExportError(
+            f"{path} is a pickle of PyTorch, and loading it runs whatever code is in it: if you made this file "
+            "yourself, say --trust-pickle."
+        )
+    import torch
+
+    network = _read(path, lambda: torch.load(path, map_location="cpu", weights_only=False))
+    if not isinstance(network, torch.nn.Module):
+        raise ExportError(
+            f"{path} holds a {type(network).__name__} and no network, as a state_dict does not say what the layers "
+            "are. Save the network itself, torch.save(network, path), or export it from Python."
+        )
+    return network.eval()
 
 
 def _load_skops(path: Path, types: set[str]) -> Any:

@@ -159,7 +159,7 @@ class Builder:
         self.functions: dict[str, Function] = {}
         self._rounding: dict[str, str] = {}
         self.profile = Profile(n_features) if profile is None else profile
-        self._misfit = misfit
+        self.misfit = misfit
         self._guards: list[Value] = []
         self._steps: list[Step] = []
         self._path: list[str] = []
@@ -210,12 +210,14 @@ class Builder:
         own = isinstance(lowering, registry.OwnCode)
         if not own or registry.registered_base(estimator, "predict") is not None:
             self._check_fitted(estimator)  # own code alone may keep nothing of a fit
-        if own and self._misfit is not None:  # it is not run on a guess
-            raise self._misfit
-        expected = getattr(estimator, "n_features_in_", None) or x.width  # a loaded CatBoost model says 0
+        if own and self.misfit is not None:  # it is not run on a guess
+            raise self.misfit
+        counting = registry.find_count(estimator)
+        stated = getattr(estimator, "n_features_in_", None) if counting is None else counting(estimator)
+        expected = stated or x.width  # a loaded CatBoost model says 0
         if expected != x.width:
             misfit = self.refuse(estimator, f"it was fitted on {expected} features and would get {x.width}")
-            raise self._misfit or misfit
+            raise self.misfit or misfit
         if not isinstance(estimator, HANDS_ON) and not isinstance(lowering, registry.OwnCode):
             self.profile.note_read(x.features)
         try:
@@ -390,7 +392,7 @@ class Builder:
         try:
             check_is_fitted(estimator)
         except NotFittedError:
-            if fitted.is_fitted_sum(estimator):
+            if fitted.says_fitted(estimator):
                 return
             reason = "it is not fitted; call fit first"
             if not hasattr(estimator, "__sklearn_is_fitted__") and not type(estimator).__module__.startswith(

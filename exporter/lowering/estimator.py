@@ -32,14 +32,14 @@ def written(estimator: Any) -> str:
 
 def feature_names(estimator: Any) -> list[str] | None:
     """Return the names of the columns that the estimator was fitted on, if they had any; numbers are no names."""
+    naming = find_names(estimator)
+    if naming is not None:
+        return naming(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None and any(isinstance(name, Integral) for name in names):
         return None
     if names is not None:
         return [str(name) for name in names]
-    naming = find_names(estimator)
-    if naming is not None:
-        return naming(estimator)
     if hasattr(estimator, "feature_names_"):
         return fitted.column_names(estimator)
     # An estimator that hands its rows on to CatBoost has no names itself.

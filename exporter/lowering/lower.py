@@ -17,7 +17,7 @@ from triton_regressors.exporter.lowering.decision_tables import tabulate
 from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, table_names
 from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.memory import hand_back
-from triton_regressors.exporter.lowering.registry import find_names
+from triton_regressors.exporter.lowering.registry import find_answers, find_count, find_names
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
 from triton_regressors.exporter.lowering.tables import Tables
@@ -104,7 +104,7 @@ def _lower(
             break
         # An encoder behind own code knows more than its tables.
         strings, before, digits = profile.text.untabled or strings, profile.text, dict(profile.text.digits)
-    if not hasattr(estimator, "predict"):
+    if not hasattr(estimator, "predict") and (hasattr(estimator, "transform") or find_answers(estimator) is None):
         what = "transforms rows" if hasattr(estimator, "transform") else "does not transform new rows"
         raise builder.refuse(
             estimator, f"it {what}, and has no predict. Give a regressor, or a Pipeline that ends in one"
@@ -229,9 +229,12 @@ def _stated_width(estimator: Any) -> int | None:
     """Return how many features an estimator states that it takes, or its first part that knows the number."""
     if isinstance(estimator, IsotonicRegression):
         return 1
-    naming = find_names(estimator)
-    if naming is not None:
-        return len(naming(estimator))
+    counting, naming = find_count(estimator), find_names(estimator)
+    if counting is not None:
+        return counting(estimator)
+    names = None if naming is None else naming(estimator)
+    if names is not None:
+        return len(names)
     try:
         return fitted.width(estimator)
     except (AttributeError, TypeError):

@@ -17,13 +17,15 @@ A class of a library that may not be installed is registered by its qualified na
 
     @lowers("xgboost.sklearn.XGBRegressor")
 
+and every class of a library as `@lowers("cuml.*")`.
+
 An export is measured against `predict`, and `std` against `predict(X, return_std=True)`, unless a function with other
 answers is registered beside the lowering, with `answers`. It answers every output that it is asked for. An estimator
 that hands its rows to another one registers that one's answers, for example.
 
 A subclass of a registered class is lowered as that class if it computes the same. It may have attributes and methods of
 its own. It may override only methods that match `UNRELATED` and methods that the lowering does not cover, such as a
-feature scaler's `inverse_transform`.
+feature scaler's `inverse_transform`, or that it reads itself: the `forward` of a network.
 """
 
 from __future__ import annotations
@@ -52,11 +54,12 @@ if TYPE_CHECKING:
 Lowering = Callable[[Any, "Value", "Builder"], "Value | dict[str, Value]"]
 Inverse = Callable[[Any, "Value", "Builder"], "Value"]
 Answering = Callable[[Any, Any, Sequence[str]], dict[str, Any]]
-Naming = Callable[[Any], "list[str]"]
+Naming = Callable[[Any], "list[str] | None"]
+Counting = Callable[[Any], "int | None"]
 _AnyLowering = TypeVar("_AnyLowering", bound=Callable[..., Any])
 
 UNRELATED = re.compile(
-    r"_?(fit|partial_fit)\w*|score|get_params|set_params|set_output|set_\w+_request|get_metadata_routing|"
+    r"_?(fit|partial_fit)\w*|score|extra_repr|get_params|set_params|set_output|set_\w+_request|get_metadata_routing|"
     r"get_feature_names_out|_get_param_names|_repr_\w+|_\w*doc_link\w*|_validate_params|_more_tags|_get_tags|"
     r"feature_importances_|staged_predict|"
     r"__(init|new|init_subclass|subclasshook|class_getitem|del|setattr|delattr|dict|dir|weakref|sizeof|"
@@ -78,18 +81,24 @@ class _Table(dict[type | str, Any]):
 
     def base(self, estimator: Any) -> type | None:
         """Return the first class with a registered function among the estimator's class and its bases."""
-        return next((cls for cls in type(estimator).__mro__ if cls in self or qualified_name(cls) in self), None)
+        return next((cls for cls in type(estimator).__mro__ if any(name in self for name in _names_of(cls))), None)
 
     def of(self, cls: type) -> Any:
         """Return the function registered for a class; the class itself takes precedence over its name."""
-        return self[cls if cls in self else qualified_name(cls)]
+        return next(self[name] for name in _names_of(cls) if name in self)
 
 
-_LOWERINGS = _Table("inverse_transform")
+def _names_of(cls: type) -> tuple[type | str, ...]:
+    """Return what a class may be registered as: itself, its qualified name, or every class of its library."""
+    return cls, qualified_name(cls), f"{cls.__module__.partition('.')[0]}.*"
+
+
+_LOWERINGS = _Table("inverse_transform", "forward")
 _TRANSFORMS = _Table("predict", "inverse_transform")
 _INVERSES = _Table("predict", "transform")
-_ANSWERS = _Table("inverse_transform")
+_ANSWERS = _Table("inverse_transform", "forward")
 _NAMES = _Table()
+_COUNTS = _Table()
 _REFUSALS = _Table()
 
 OURS = "triton_regressors.exporter.estimators."
@@ -172,11 +181,19 @@ def answers(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
 
 
 def names_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
-    """Register a function that returns the names of the columns that these estimators were fitted on.
+    """Register a function that returns the names of the columns that these estimators were fitted on, None without.
 
-    It is needed for classes without scikit-learn's `feature_names_in_`.
+    It is needed for classes without scikit-learn's `feature_names_in_`, or where that is something else.
     """
     return _register(_NAMES, classes)
+
+
+def counts_columns(*classes: type | str) -> Callable[[_AnyLowering], _AnyLowering]:
+    """Register a function that returns how many columns these estimators take, or None if only a sample tells.
+
+    It is needed for classes without scikit-learn's `n_features_in_`, or where that is something else.
+    """
+    return _register(_COUNTS, classes)
 
 
 def refuses(reason: str, instead: str, *classes: type | str) -> None:
@@ -224,6 +241,13 @@ def find_names(estimator: Any) -> Naming | None:
     _load_lowerings()
     base = _NAMES.base(estimator)
     return None if base is None else _NAMES.of(base)
+
+
+def find_count(estimator: Any) -> Counting | None:
+    """Return the function that counts the columns of an estimator's class, or None."""
+    _load_lowerings()
+    base = _COUNTS.base(estimator)
+    return None if base is None else _COUNTS.of(base)
 
 
 def lowerings() -> dict[str, Lowering]:

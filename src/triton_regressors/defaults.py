@@ -18,7 +18,10 @@ PICKLES = (".joblib", ".pkl", ".pickle")
 BOOSTER_FILES = (".cbm", ".json", ".txt", ".ubj")
 """The suffixes of files of XGBoost, LightGBM and CatBoost."""
 
-MODEL_FILES = (".skops", *PICKLES, *BOOSTER_FILES)
+TORCH_FILES = (".pt", ".pth")
+"""The suffixes of networks that `torch.save` wrote, which are pickles."""
+
+MODEL_FILES = (".skops", *PICKLES, *TORCH_FILES, *BOOSTER_FILES)
 """The suffixes of files of fitted estimators."""
 
 PREDICTOR_FILE = "predictor.pkl"

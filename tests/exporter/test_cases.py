@@ -118,9 +118,9 @@ def test_catalogue_covers_every_lowering() -> None:
 
     for case in CASES.values():
         visit(case.estimator)
-    # scikit-learn cannot copy these as cases are copied: see test_catboost.py, test_statsmodels.py, test_autogluon.py
-    # and test_feature_engine.py.
-    others = ("catboost.core.CatBoost", "statsmodels.", "autogluon.", "feature_engine.datetime.datetime_ordinal.")
-    others += ("tests.",)
+    # scikit-learn cannot copy these as cases are copied: see test_catboost.py, test_statsmodels.py, test_autogluon.py,
+    # test_cuml.py, test_pycaret.py, test_feature_engine.py, tests/exporter/networks.py and cases_flaml.py.
+    others = ("catboost.core.CatBoost", "statsmodels.", "autogluon.", "cuml.", "flaml.", "pycaret.", "torch.", "tests.")
+    others += ("feature_engine.datetime.datetime_ordinal.",)
     uncloned = {name for name in lowerings() if name.startswith(others) and name != "catboost.core.CatBoostRegressor"}
     assert lowerings().keys() - uncloned <= set(map(qualified_name, seen))

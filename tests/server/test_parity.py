@@ -20,7 +20,7 @@ AS_EXPORTED = (
 """Cases served as the very entries that `export` writes: one of each operation and of each number of outputs."""
 
 
-LIBRARY_OPTIONS = ("ce-options-", "fe-", "skrub-options-")
+LIBRARY_OPTIONS = ("ce-options-", "fe-", "opt-options-", "skrub-options-")
 """Options of other libraries' encoders, each of which would be a process of its own: `make parity` serves them."""
 
 OF_STRINGS = [name for name, case in CASES.items() if case.tabular and not name.startswith(LIBRARY_OPTIONS)]

@@ -18,8 +18,8 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A fitted estimator: .skops, or XGBoost's .json and .ubj, LightGBM's .txt, CatBoost's .cbm and .json; "
-        ".joblib, .pkl and the directory of an AutoGluon predictor need --trust-pickle. `export` also takes a model in "
-        "MLflow, such as models:/demand/3.",
+        ".joblib, .pkl, PyTorch's .pt and .pth and the directory of an AutoGluon predictor need --trust-pickle. "
+        "`export` also takes a model in MLflow, such as models:/demand/3.",
     ),
 ]
 SampleOption = Annotated[

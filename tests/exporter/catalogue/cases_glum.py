@@ -7,7 +7,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from tests.exporter.catalogue.case import add
 from tests.exporter.catalogue.cases_text import NUMERIC, TEXT, people
-from tests.exporter.data import as_frame, counts, diabetes, positive_counts, small, targets_between
+from tests.exporter.data import Data, as_frame, counts, diabetes, positive_counts, small, targets_between
 
 LINKS = {
     "normal": (GeneralizedLinearRegressor(alpha=0.1), small),
@@ -29,3 +29,16 @@ for name, (estimator, data) in LINKS.items():
 
 encoded = ColumnTransformer([("num", "passthrough", NUMERIC), ("text", OneHotEncoder(handle_unknown="ignore"), TEXT)])
 add("glum-strings", "steps", make_pipeline(encoded, GeneralizedLinearRegressor(alpha=0.01)), people)
+
+
+def of_categories() -> Data:
+    """`people` with pandas' categories, some of them missing."""
+    X, y = people(None)
+    return X[["city", "age", "job", "income"]].astype({"city": "category", "job": "category"}), y
+
+
+for name, options in {
+    "convert": {"cat_missing_method": "convert", "drop_first": True},
+    "zero": {"cat_missing_method": "zero", "family": "gamma", "link": "log"},
+}.items():
+    add(f"glum-categories-{name}", "steps", GeneralizedLinearRegressor(alpha=0.01, **options), of_categories)
