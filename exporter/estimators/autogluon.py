@@ -74,12 +74,14 @@ class _Stack:
 
     def _lowered(self, model: Any) -> list[Value]:
         if not hasattr(model, "models"):
+            self._check(model)
             return [self._member(model, self._features(model, self._table))]
         children = [model.load_child(child) for child in model.models]
         if all(_kind(child) in WEIGHTED for child in children):
             (child,) = children
             below = model.stack_column_prefix_to_model_map  # a refitted ensemble keeps the names of bags
             return self._weighted([below[name] for name in child.base_model_names], child.weights_)
+        self._check(children[0])
         table = self._table
         names = model.stack_column_prefix_lst
         if names:
@@ -95,20 +97,24 @@ class _Stack:
                 values.append(self._member(child, table))
         return values
 
+    def _check(self, model: Any) -> None:
+        """Refuse a model that no plan computes; the children of a bag are of one kind."""
+        if _kind(model) not in MODELS:
+            raise self._refuse(model, "which no plan computes")
+        if getattr(model, "_model_specific_feature_generators", None) not in (None, "NOTSET"):
+            raise self._refuse(
+                model, "which has a feature generator of its own (ag.model_specific_feature_generator_kwargs)"
+            )
+        if getattr(getattr(model, "_compiler", None), "name", "native") != "native":
+            raise self._refuse(model, "which is compiled; export it before predictor.compile()")
+
     def _features(self, model: Any, table: Table) -> Table:
         """Return the columns that a model selects by name."""
-        if getattr(model, "_model_specific_feature_generators", None) not in (None, "NOTSET"):
-            raise self._refuse(model, "which has a feature generator of its own (ag.model_specific_feature_generator)")
         return table.select(model.features, self._builder)
 
     def _member(self, model: Any, table: Table) -> Value:
         """Return the answer of a model that is no ensemble."""
-        lower = MODELS.get(_kind(model))
-        if lower is None:
-            raise self._refuse(model, "which no plan computes")
-        if getattr(getattr(model, "_compiler", None), "name", "native") != "native":
-            raise self._refuse(model, "which is compiled; export it before predictor.compile()")
-        return lower(model, table, self._builder)
+        return MODELS[_kind(model)](model, table, self._builder)
 
     def _refuse(self, model: Any, why: str) -> Exception:
         predictor, key = self._predictor, getattr(type(model), "ag_key", None)

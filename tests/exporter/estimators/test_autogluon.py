@@ -240,17 +240,43 @@ def test_text_is_refused_with_the_generator_that_goes_without(folder, tmp_path):
     assert "enable_text_special_features=False, enable_text_ngram_features=False" in said
 
 
-def test_models_that_no_plan_computes_are_refused_by_name(folder, tmp_path, monkeypatch):
-    from triton_regressors.exporter.estimators import autogluon
+BEYOND = {
+    "TABPFNMIX": "TabPFNMixModel",
+    "TABPFN-3": "TabPFN3Model",
+    "TABM": "TabMModel",
+    "MITRA": "MitraModel",
+    "TABICL": "TabICLModel",
+    "REALMLP": "RealMLPModel",
+    "GBM_PREP": "PrepLGBModel",
+    "AG_TEXT_NN": "TextPredictorModel",
+    "AG_IMAGE_NN": "ImagePredictorModel",
+    "AG_AUTOMM": "MultiModalPredictorModel",
+}
+"""The key of each kind of model that other presets train, and its class."""
 
-    predictor = trained(folder / "refused", trips(200), hyperparameters={"LR": {}}, fit_weighted_ensemble=False)
-    monkeypatch.setattr(autogluon, "MODELS", {})
-    name = predictor.model_best
-    assert refused(predictor, rows_to_ask(60), tmp_path) == (
-        f"Cannot export TabularPredictor (step '{name}'): its best model {name} needs 'LinearModel', a LinearModel, "
-        "which no plan computes. Choose a model that does without by predictor.set_model_best(…), or train with "
-        "excluded_model_types=['LR'] or other hyperparameters."
+
+@pytest.mark.parametrize("key", BEYOND)
+def test_models_that_no_plan_computes_are_refused_by_name(plain, tmp_path, monkeypatch, key):
+    from autogluon.tabular.registry import ag_model_registry
+
+    kind = ag_model_registry.key_to_cls(key)
+    assert kind.__name__ == BEYOND[key]
+    other = kind(path=str(tmp_path / "other"), name="Other", problem_type="regression")
+    plain.set_model_best("LinearModel")
+    monkeypatch.setattr(type(plain._learner.load_trainer()), "load_model", lambda trainer, name: other)
+    assert refused(plain, rows_to_ask(60), tmp_path) == (
+        f"Cannot export TabularPredictor (step 'LinearModel'): its best model LinearModel needs 'Other', a "
+        f"{kind.__name__}, which no plan computes. Choose a model that does without by predictor.set_model_best(…), or "
+        f"train with excluded_model_types=['{key}'] or other hyperparameters."
     )
+
+
+def test_models_with_a_feature_generator_of_their_own_are_refused(folder, tmp_path):
+    own = {"feature_generators": [["ArithmeticFeatureGenerator", {}]]}
+    kinds = {"GBM": {"num_boost_round": 5, "ag.model_specific_feature_generator_kwargs": own}}
+    predictor = trained(folder / "prepared", trips(200), hyperparameters=kinds, fit_weighted_ensemble=False)
+    said = refused(predictor, rows_to_ask(60), tmp_path)
+    assert "a LGBModel, which has a feature generator of its own (ag.model_specific_feature_generator_kwargs)." in said
 
 
 # Directories
