@@ -142,6 +142,13 @@ def test_bags_stacks_and_refitted_models(stacked, tmp_path, name):
     check(stacked, tmp_path, rows_to_ask(120))
 
 
+@pytest.mark.parametrize("preset", ["medium_quality", "good_quality", "best_quality"])
+def test_presets_are_exported_as_users_train_them(folder, tmp_path, preset):
+    predictor = tabular.TabularPredictor("target", path=str(folder / preset), verbosity=0)
+    predictor.fit(trips(400), presets=preset, time_limit=60)
+    check(predictor, tmp_path, rows_to_ask(120))
+
+
 def test_a_table_of_numbers_without_names_of_strings(folder, tmp_path):
     rng = np.random.default_rng(3)
     table = pd.DataFrame(rng.normal(size=(300, 5)), columns=list("abcde"))
