@@ -133,9 +133,9 @@ def tabulate(
     starts = np.cumsum([0, *map(len, asked)])
     frame = {}
     for name, cells, start in zip(names, asked, starts, strict=False):
-        column = np.full(starts[-1], cells[0], dtype=np.asarray(cells).dtype)
-        column[start : start + len(cells)] = cells
-        frame[name] = pd.Categorical.from_codes(column, categories[name]) if name in categories else column
+        filled = np.full(starts[-1], cells[0], dtype=np.asarray(cells).dtype)
+        filled[start : start + len(cells)] = cells
+        frame[name] = pd.Categorical.from_codes(filled, categories[name]) if name in categories else filled
     found = transform(pd.DataFrame(frame))
     found = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
     made: list[Codes] = []

@@ -65,7 +65,7 @@ def _merged(names: Sequence[str], scope: Scope) -> Operation | None:
     operations = [scope.operation(name) for name in names]
     symmetric = [operation for operation in operations if isinstance(operation, SymmetricTrees)]
     nodes = [operation for operation in operations if isinstance(operation, TreeEnsemble)]
-    leaves = sum(len(ensemble.values) for ensemble in (*symmetric, *nodes))
+    leaves = sum(len(each.values) for each in symmetric) + sum(len(each.values) for each in nodes)
     if len(names) == 1 or _key(names[0], scope) is None or leaves >= MOST_LEAVES:
         return None
     return _symmetric(symmetric) if symmetric else _nodes(nodes)
@@ -77,12 +77,14 @@ def _symmetric(ensembles: Sequence[SymmetricTrees]) -> SymmetricTrees:
     asked = [each.asked + first for each, first in zip(ensembles, questions, strict=False)]
     return dataclasses.replace(
         ensembles[0],
+        feature=_joined(ensembles, "feature"),
+        threshold=_joined(ensembles, "threshold"),
+        missing=_joined(ensembles, "missing"),
         asked=np.concatenate(asked),
+        depth=_joined(ensembles, "depth"),
+        values=_joined(ensembles, "values"),
+        baseline=_joined(ensembles, "baseline"),
         starts=_starts([(each.starts, len(each.depth)) for each in ensembles]),
-        **{
-            name: np.concatenate([getattr(each, name) for each in ensembles])
-            for name in ("feature", "threshold", "missing", "depth", "values", "baseline")
-        },
     )
 
 
@@ -104,16 +106,21 @@ def _nodes(ensembles: Sequence[TreeEnsemble]) -> TreeEnsemble:
         threshold.append(each.threshold + np.where(asks, sets[number], 0).astype(each.threshold.dtype))
     return dataclasses.replace(
         ensembles[0],
+        feature=_joined(ensembles, "feature"),
         threshold=np.concatenate(threshold),
         child=np.concatenate(child).astype(np.int32),
+        flags=_joined(ensembles, "flags"),
         sets=np.concatenate([_widened(each.sets, words) for each in ensembles]),
         roots=np.concatenate([each.roots + first for each, first in zip(ensembles, nodes, strict=False)]),
+        values=_joined(ensembles, "values"),
+        baseline=_joined(ensembles, "baseline"),
         starts=_starts([(each.starts, len(each.roots)) for each in ensembles]),
-        **{
-            name: np.concatenate([getattr(each, name) for each in ensembles])
-            for name in ("feature", "flags", "values", "baseline")
-        },
     )
+
+
+def _joined(ensembles: Sequence[Operation], name: str) -> np.ndarray:
+    """Return the arrays of that field one after the other."""
+    return np.concatenate([getattr(each, name) for each in ensembles])
 
 
 def _starts(groups: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:

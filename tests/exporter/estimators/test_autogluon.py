@@ -245,6 +245,11 @@ def test_text_is_refused_with_the_generator_that_goes_without(folder, tmp_path):
     said = refused(predictor, table.drop(columns="target"), tmp_path)
     assert "TextSpecialFeatureGenerator counts words and signs of the text in 'note'" in said
     assert "enable_text_special_features=False, enable_text_ngram_features=False" in said
+    from autogluon.features.generators import AutoMLPipelineFeatureGenerator
+
+    without = AutoMLPipelineFeatureGenerator(enable_text_special_features=False, enable_text_ngram_features=False)
+    predictor = trained(folder / "no text", table, hyperparameters={"LR": {}}, feature_generator=without)
+    check(predictor, tmp_path, table.drop(columns="target"))
 
 
 BEYOND = {
