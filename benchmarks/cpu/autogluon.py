@@ -97,7 +97,8 @@ def compiled(work: Trained, folder: Path) -> dict[str, Callable[[pd.DataFrame], 
     try:
         predictor.compile()
         predictor.predict(work.sample)
-    except Exception as error:  # forests below another layer of a stack answer in another shape once they are compiled
+        predictor.predict(work.sample[:1])
+    except Exception as error:  # a compiled forest in a stack answers a single row in another shape
         print(f"{work.title}: without {COMPILED}, whose predict ends in {type(error).__name__}: {error}")
         return {}
     return {COMPILED: predictor.predict}

@@ -121,11 +121,16 @@ def tabulate(
         transform: maps a DataFrame of the columns to a matrix, dense or sparse.
         names: the columns' names.
         categories: pandas' categories of each column that holds their codes.
-        known: the numbers that it knows of each other column, ascending.
+        known: the numbers that it knows of each other column, ascending; NaN may be among them.
     """
     import pandas as pd
 
-    keys = [np.arange(len(categories[name])) if name in categories else np.asarray(known[name]) for name in names]
+    keys = [
+        np.arange(len(categories[name]))
+        if name in categories
+        else np.array([n for n in known[name] if not np.isnan(n)])
+        for name in names
+    ]
     asked = [
         [*key, -1, -1] if name in categories else [*key, key[-1] + 1, np.nan]
         for name, key in zip(names, keys, strict=True)

@@ -182,6 +182,20 @@ def test_networks_with_other_activations_and_batch_norm(folder, tmp_path, activa
     check(predictor, tmp_path, rows_to_ask(60))
 
 
+def test_networks_encode_numbers_with_two_values_as_categories(folder, tmp_path):
+    rng = np.random.default_rng(0)
+    table = trips(300)[["area", "target"]]
+    year, month = rng.integers(2012, 2022, len(table)), rng.integers(1, 3, len(table))
+    table["day"] = pd.to_datetime(pd.DataFrame({"year": year, "month": month, "day": 1}))
+    table["target"] += 20 * month
+    kinds = {"NN_TORCH": {"num_epochs": 3}}
+    predictor = trained(folder / "two values", table, hyperparameters=kinds, fit_weighted_ensemble=False)
+    assert predictor._trainer.load_model(predictor.model_best)._types_of_features["onehot"] == ["day.month"]
+    sample = table.drop(columns="target")
+    sample.loc[:4, "day"] = [*pd.to_datetime(["2021-07-09", "1969-12-31", "2020-02-01"]), pd.NaT, pd.NaT]
+    check(predictor, tmp_path, sample)
+
+
 def test_networks_of_fastai(folder, tmp_path):
     pytest.importorskip("fastai.tabular.core", reason="fastai is not installed")
     kinds = {"FASTAI": {"epochs": 2}}
