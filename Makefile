@@ -76,8 +76,8 @@ soak: setup  ## Send 300 concurrent clients to a real Triton server for a minute
 	$(BIN)/python -m tests.server.soak
 
 # AutoGluon wants an older pandas than constraints.txt has. fastai without its dependencies, as it reads no text here.
-autogluon: .venv-autogluon/.ready  ## Export AutoGluon's predictors, in an environment of their own
-	.venv-autogluon/bin/python -m pytest tests/exporter/estimators/test_autogluon.py
+autogluon: .venv-autogluon/.ready  ## Export and serve AutoGluon's predictors, in an environment of their own
+	.venv-autogluon/bin/python -m pytest tests/exporter/estimators/test_autogluon.py tests/server/test_autogluon.py
 
 .venv-autogluon/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-autogluon
@@ -85,6 +85,7 @@ autogluon: .venv-autogluon/.ready  ## Export AutoGluon's predictors, in an envir
 	.venv-autogluon/bin/python -m pip install --quiet --no-compile -c constraints.txt --editable '.[export,parquet]' \
 		autogluon.tabular==1.6.3 catboost lightgbm xgboost-cpu pytest pytest-timeout hypothesis \
 		'skl2onnx<1.21' 'onnx<1.23' 'onnxruntime<1.24' threadpoolctl
+	.venv-autogluon/bin/python -m pip install --quiet --no-compile -c constraints.txt --no-deps nvidia-pytriton
 	.venv-autogluon/bin/python -m pip install --quiet --no-compile --no-deps fastai==2.8.7 fastcore==1.14.5 \
 		fasttransform==0.0.4 fastprogress==1.0.5 fastdownload==0.0.8 plum-dispatch==2.10.1 beartype==0.23.1 cloudpickle
 	@touch $@

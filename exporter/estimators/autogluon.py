@@ -7,6 +7,7 @@ so these are rounded exactly as AutoGluon rounds them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from triton_regressors.exporter.estimators.autogluon_features import Table, lowe
 from triton_regressors.exporter.estimators.autogluon_models import MODELS
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import answers, lowers, names_columns, qualified_name
-from triton_regressors.kernels.ops.columns.expression import Expression, Instruction
+from triton_regressors.kernels.ops.columns.expression import Expression, Instruction, Program
 
 PREDICTOR = "autogluon.tabular.predictor.predictor.TabularPredictor"
 
@@ -57,29 +58,35 @@ class _Stack:
     def __init__(self, predictor: Any, table: Table, builder: Builder) -> None:
         self._predictor, self._table, self._builder = predictor, table, builder
         self._trainer = predictor._learner.load_trainer()
-        self._known: dict[str, Value] = {}
+        self._known: dict[str, list[Value]] = {}
 
     def answer(self, name: str) -> Value:
-        """Return the answer of a model by its name, not yet rounded to float32."""
+        """Return the answer of a model by its name."""
+        members = self._members(name)
+        return members[0] if len(members) == 1 else self._means([name])
+
+    def _members(self, name: str) -> list[Value]:
+        """Return the answers whose mean is a model's, not yet rounded to float32: one for each child of a bag."""
         if name not in self._known:
             with self._builder.at(name):
                 self._known[name] = self._lowered(self._trainer.load_model(name))
         return self._known[name]
 
-    def _lowered(self, model: Any) -> Value:
+    def _lowered(self, model: Any) -> list[Value]:
         if not hasattr(model, "models"):
-            return self._member(model, self._features(model, self._table))
+            self._check(model)
+            return [self._member(model, self._features(model, self._table))]
         children = [model.load_child(child) for child in model.models]
         if all(_kind(child) in WEIGHTED for child in children):
             (child,) = children
             below = model.stack_column_prefix_to_model_map  # a refitted ensemble keeps the names of bags
-            values = [self.answer(below[name]) for name in child.base_model_names]
-            return self._sum(values, "multiply", child.weights_)
+            return self._weighted([below[name] for name in child.base_model_names], child.weights_)
+        self._check(children[0])
         table = self._table
         names = model.stack_column_prefix_lst
         if names:
-            values = [self.answer(model.stack_column_prefix_to_model_map[name]) for name in names]
-            value = self._builder.concatenate([self._rounded(values), table.value])
+            means = self._means([model.stack_column_prefix_to_model_map[name] for name in names])
+            value = self._builder.concatenate([means, table.value])
             table = Table(value, (*names, *table.names), table.categories)
             if model.params["use_orig_features"] is not True:
                 table = table.select(names, self._builder)
@@ -88,22 +95,26 @@ class _Stack:
         for child in children:
             with self._builder.at(child.name):
                 values.append(self._member(child, table))
-        return self._sum(values, "add", ())
+        return values
+
+    def _check(self, model: Any) -> None:
+        """Refuse a model that no plan computes; the children of a bag are of one kind."""
+        if _kind(model) not in MODELS:
+            raise self._refuse(model, "which no plan computes")
+        if getattr(model, "_model_specific_feature_generators", None) not in (None, "NOTSET"):
+            raise self._refuse(
+                model, "which has a feature generator of its own (ag.model_specific_feature_generator_kwargs)"
+            )
+        if getattr(getattr(model, "_compiler", None), "name", "native") != "native":
+            raise self._refuse(model, "which is compiled; export it before predictor.compile()")
 
     def _features(self, model: Any, table: Table) -> Table:
         """Return the columns that a model selects by name."""
-        if getattr(model, "_model_specific_feature_generators", None) not in (None, "NOTSET"):
-            raise self._refuse(model, "which has a feature generator of its own (ag.model_specific_feature_generator)")
         return table.select(model.features, self._builder)
 
     def _member(self, model: Any, table: Table) -> Value:
         """Return the answer of a model that is no ensemble."""
-        lower = MODELS.get(_kind(model))
-        if lower is None:
-            raise self._refuse(model, "which no plan computes")
-        if getattr(getattr(model, "_compiler", None), "name", "native") != "native":
-            raise self._refuse(model, "which is compiled; export it before predictor.compile()")
-        return lower(model, table, self._builder)
+        return MODELS[_kind(model)](model, table, self._builder)
 
     def _refuse(self, model: Any, why: str) -> Exception:
         predictor, key = self._predictor, getattr(type(model), "ag_key", None)
@@ -114,39 +125,30 @@ class _Stack:
             f"model that does without by predictor.set_model_best(…), or train with {without}",
         )
 
-    def _rounded(self, values: list[Value]) -> Value:
-        """Return answers side by side, in float32."""
-        together = self._builder.concatenate(values)
-        width = together.width
-        rounding = Expression((ROUNDED,), np.array([width], dtype=np.int32), np.arange(width, dtype=np.int32))
-        return self._builder.add(rounding, together)
+    def _means(self, names: Sequence[str]) -> Value:
+        """Return the answers of models side by side, in float32: those of a bag's children are added in float32."""
+        members = [self._members(name) for name in names]
+        programs, lanes, constants = [], [], []
+        for count, alike in itertools.groupby(map(len, members)):
+            programs.append(_mean(count))
+            lanes.append(len(list(alike)))
+            constants += [float(count)] * lanes[-1] * (count > 1)
+        together = self._builder.concatenate(list(itertools.chain.from_iterable(members)))
+        columns = np.arange(together.width, dtype=np.int32)
+        means = Expression(tuple(programs), np.array(lanes, dtype=np.int32), columns, np.array(constants))
+        return self._builder.add(means, together)
 
-    def _sum(self, values: list[Value], how: str, weights: Sequence[float]) -> Value:
-        """Return the sum of answers in float32, as AutoGluon adds them.
+    def _weighted(self, names: Sequence[str], weights: Sequence[float]) -> list[Value]:
+        """Return the sum of models' answers times their weights, in float64, as the only member."""
+        count = len(names)
+        if count == 1 and weights[0] == 1.0:
+            return self._members(names[0])
+        terms = [("multiply", f"x{place}", f"c{place}") for place in range(count)]
+        program = (*terms, *_added([f"v{place}" for place in range(count)], count))
+        columns, one = np.arange(count, dtype=np.int32), np.array([1], dtype=np.int32)
+        weighted = Expression((program,), one, columns, np.array(weights, dtype=np.float64))
+        return [self._builder.add(weighted, self._means(names))]
 
-        With "multiply" each is multiplied by its weight, in float64; with "add" all sums are rounded to float32, and
-        the last one is divided by their number.
-        """
-        count = len(values)
-        if count == 1 and (how == "add" or weights[0] == 1.0):
-            return values[0]
-        program: list[Instruction] = [("float32", f"x{place}") for place in range(count)]
-        if how == "multiply":
-            program += [("multiply", f"v{place}", f"c{place}") for place in range(count)]
-            program += _added([f"v{count + place}" for place in range(count)], len(program), ())
-            constants = np.array(weights, dtype=np.float64)
-        else:
-            program += _added([f"v{place}" for place in range(count)], len(program), ("float32",))
-            program.append(("divide", f"v{len(program) - 1}", "c0"))
-            constants = np.array([float(count)])
-        columns = np.arange(count, dtype=np.int32)
-        one = np.array([1], dtype=np.int32)
-        return self._builder.add(
-            Expression((tuple(program),), one, columns, constants), self._builder.concatenate(values)
-        )
-
-
-ROUNDED = (("float32", "x0"),)
 
 WEIGHTED = tuple(
     f"autogluon.core.models.greedy_ensemble.greedy_weighted_ensemble_model.{name}"
@@ -159,7 +161,17 @@ def _kind(model: Any) -> str:
     return qualified_name(type(model))
 
 
-def _added(terms: list[str], made: int, after: tuple[str, ...]) -> list[Instruction]:
+def _mean(count: int) -> Program:
+    """Return the program of a mean in float32, each sum rounded; its constant is the number of terms."""
+    rounded = [("float32", f"x{place}") for place in range(count)]
+    if count == 1:
+        return tuple(rounded)
+    sums = _added([f"v{place}" for place in range(count)], count, ("float32",))
+    last = count + len(sums)
+    return (*rounded, *sums, ("divide", f"v{last - 1}", "c0"), ("float32", f"v{last}"))
+
+
+def _added(terms: list[str], made: int, after: tuple[str, ...] = ()) -> list[Instruction]:
     """Return the instructions that add terms from left to right, each sum rounded by the functions `after`.
 
     `made` is the number of instructions before them.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -110,42 +111,47 @@ def lower_features(predictor: Any, generators: Iterable[Any], x: Value, builder:
 
 
 def tabulate(
-    transform: Callable[[Any], Any], names: Sequence[str], categories: Mapping[str, Any], places: Sequence[int]
+    transform: Callable[[Any], Any], names: Sequence[str], categories: Mapping[str, Any], known: Mapping[str, Any]
 ) -> list[Codes]:
     """Return the codes that a transformer of categorical columns makes, each a function of one column.
 
-    The transformer is asked about every category of each column, and about a missing one.
+    The transformer is asked about every category of each column, about a missing cell and about an unknown number.
 
     Args:
         transform: maps a DataFrame of the columns to a matrix, dense or sparse.
         names: the columns' names.
-        categories: pandas' categories of each.
-        places: the columns that hold their codes.
+        categories: pandas' categories of each column that holds their codes.
+        known: the numbers that it knows of each other column, ascending; NaN may be among them.
     """
     import pandas as pd
 
-    sizes = [len(categories[name]) for name in names]
-    codes = np.zeros((sum(sizes) + len(names), len(names)), dtype=np.int64)
-    starts = np.cumsum([0, *(size + 1 for size in sizes)])
-    for column, (start, size) in enumerate(zip(starts, sizes, strict=False)):
-        codes[start : start + size + 1, column] = [*range(size), -1]
-    frame = pd.DataFrame(
-        {
-            name: pd.Categorical.from_codes(codes[:, column], categories=categories[name])
-            for column, name in enumerate(names)
-        }
-    )
-    found = transform(frame)
+    keys = [
+        np.arange(len(categories[name]))
+        if name in categories
+        else np.array([n for n in known[name] if not np.isnan(n)])
+        for name in names
+    ]
+    asked = [
+        [*key, -1, -1] if name in categories else [*key, key[-1] + 1, np.nan]
+        for name, key in zip(names, keys, strict=True)
+    ]
+    starts = np.cumsum([0, *map(len, asked)])
+    frame = {}
+    for name, cells, start in zip(names, asked, starts, strict=False):
+        filled = np.full(starts[-1], cells[0], dtype=np.asarray(cells).dtype)
+        filled[start : start + len(cells)] = cells
+        frame[name] = pd.Categorical.from_codes(filled, categories[name]) if name in categories else filled
+    found = transform(pd.DataFrame(frame))
     found = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
     made: list[Codes] = []
     for output in found.T:
-        parts = [output[start : start + size + 1] for start, size in zip(starts, sizes, strict=False)]
+        parts = np.split(output, starts[1:-1])
         varying = [column for column, part in enumerate(parts) if (part != part[0]).any()] or [0]
         if len(varying) > 1:
             raise ValueError("a column that depends on several categories")
         (column,) = varying
-        part = parts[column]
-        made.append(Codes(places[column], np.arange(len(part) - 1.0), part[:-1], part[-1], part[-1]))
+        *values, unknown, missing = parts[column]
+        made.append(Codes(column, keys[column].astype(np.float64), np.array(values), missing, unknown))
     return made
 
 
@@ -413,7 +419,9 @@ def filled(table: Table, code: Callable[[str], float], number: float, builder: B
     return builder.add(Impute(every, fill, every[:0], None), table.value).holding(table.value, every)
 
 
-def encoded(transform: Callable[[Any], Any], table: Table, builder: Builder) -> Value:
-    """Return what a transformer of categorical columns makes of all columns of a table."""
-    codes = tabulate(transform, table.names, table.categories, range(len(table.names)))
+def encoded(
+    transform: Callable[[Any], Any], table: Table, builder: Builder, known: Mapping[str, Any] = MappingProxyType({})
+) -> Value:
+    """Return what a transformer of categorical columns makes of all columns of a table; `known` as in `tabulate`."""
+    codes = tabulate(transform, table.names, table.categories, known)
     return lookup(builder, table.value, codes)

@@ -215,7 +215,9 @@ def _transformed(model: Any, transformer: Any, table: Table, builder: Builder) -
         with builder.at(name):
             last = member.steps[-1][1] if hasattr(member, "steps") else member
             if type(last).__name__ in ENCODERS:
-                values.append(encoded(member.transform, part, builder))
+                # A network's encoder also takes numbers: a column that held two of them in the training.
+                known = dict(zip(columns, getattr(last, "categories_", ()), strict=False))
+                values.append(encoded(member.transform, part, builder, known))
             elif isinstance(member, str):  # "passthrough"
                 values.append(part.value)
             else:

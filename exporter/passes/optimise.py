@@ -26,12 +26,14 @@ from triton_regressors.exporter.passes.fold_lookups import fold_lookup, look_up_
 from triton_regressors.exporter.passes.fold_trees import fold_into_trees
 from triton_regressors.exporter.passes.fuse_dense_layers import fuse_dense_layers
 from triton_regressors.exporter.passes.merge_parts import merge_neighbours
+from triton_regressors.exporter.passes.merge_trees import merge_trees
 from triton_regressors.exporter.passes.precision import Choice, choose_precision
 from triton_regressors.exporter.passes.quadratic_form import use_quadratic_form
 from triton_regressors.exporter.passes.rewriting import of_pairs, of_steps
 from triton_regressors.exporter.passes.scale_parts import scale_afterwards
 from triton_regressors.exporter.passes.select_early import select_early
 from triton_regressors.exporter.passes.select_in_place import select_in_place
+from triton_regressors.exporter.passes.share_equal import share_equal_steps
 from triton_regressors.exporter.passes.specialise import specialise
 from triton_regressors.kernels.plan.plan import Plan
 
@@ -89,6 +91,8 @@ def optimise(plan: Plan, X: np.ndarray, limit: float) -> Optimised:
         Pass("look up at once", of_pairs(look_up_at_once)),
         Pass("select columns in place", select_in_place),
         Pass("fuse dense layers", functools.partial(fuse_dense_layers, X=X)),
+        Pass("share equal steps", share_equal_steps),
+        Pass("merge trees", of_steps(merge_trees)),
         Pass("choose precision", precise),
     ):
         after = scheduled.run(stages[-1][1])

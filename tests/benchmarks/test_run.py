@@ -5,7 +5,7 @@ import torch
 
 from benchmarks import run
 from benchmarks.cpu import libraries
-from benchmarks.gpu import families, host_to_host, kernels, unlike_rows
+from benchmarks.gpu import entry, families, host_to_host, kernels, unlike_rows
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a CUDA device, and this is about none")
@@ -22,3 +22,5 @@ def test_an_engine_without_its_device_says_why():
         unlike_rows.run(None, unlike_rows.FAMILIES)
     with pytest.raises(SystemExit, match="needs a CUDA GPU"):
         host_to_host.run(None, list(host_to_host.WORKS))
+    with pytest.raises(SystemExit, match="needs a CUDA GPU"):
+        entry.run([], [])

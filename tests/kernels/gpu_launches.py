@@ -238,18 +238,22 @@ def needs_matrix_units(kernel: JITFunction[Any], arguments: dict[str, Any]) -> b
     return arguments.get("WAY") == "digits" or kernel.__name__ in BY_DIGITS
 
 
+SYMMETRIC = tuple(f"symmetric trees{kind}" for kind in ("", " of many depths", " in groups", " float64"))
+
+
 def in_parts() -> Iterator[Launch]:
     """Yield sums of trees in parts: the other ensembles have too few trees for them."""
-    operation, widths = OPERATIONS["many trees"]
-    with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
-        for launch in record(operation, list(widths)):
-            yield from ((capability, *launch) for capability in TARGETS)
+    for name in ("many trees", "trees in groups"):
+        operation, widths = OPERATIONS[name]
+        with tree_ensemble_shape.trying({"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True}):
+            for launch in record(operation, list(widths)):
+                yield from ((capability, *launch) for capability in TARGETS)
 
 
 def of_many_rows() -> Iterator[Launch]:
     """Yield sums of symmetric trees for many rows, in parts and whole."""
     with mock.patch.object(tree_launch, "FEW_PAIRS", 0):
-        for name in ("symmetric trees", "symmetric trees of many depths", "symmetric trees float64"):
+        for name in SYMMETRIC:
             operation, widths = OPERATIONS[name]
             for dtype, capability in ((torch.float32, TARGETS[0]), (torch.float64, TARGETS[-1])):
                 for launch in record(operation, list(widths), dtype):

@@ -36,14 +36,8 @@ NOTHING = tl.constexpr(-(2**31))
 """The bits of −0.0, which changes no sum and pads groups."""
 
 
-def check_ordered(
-    values: np.ndarray, baseline: np.ndarray, starts: np.ndarray, trees: int, divisor: float, ordered: bool
-) -> None:
-    """Raise `PlanError` unless these fit an ordered output, or one that is not; `values` are `[leaves, outputs]`."""
-    if not ordered:
-        if len(starts):
-            raise PlanError("tree_ensemble: starts must be empty unless the output is 'ordered'.")
-        return
+def check_ordered(values: np.ndarray, baseline: np.ndarray, starts: np.ndarray, trees: int, divisor: float) -> None:
+    """Raise `PlanError` unless these fit an ordered output; `values` are `[leaves, outputs]`."""
     if values.dtype != np.float32 or baseline.dtype != np.float32 or divisor != 1:
         raise PlanError("tree_ensemble: values and baseline must be float32, and divisor 1, where output is 'ordered'.")
     if starts.dtype != np.int32 or starts.ndim != 1 or len(starts) < 2 or (np.diff(starts) < 0).any():

@@ -32,13 +32,14 @@ def tree_sum_kernel(
     sets,  # int32 [sets, WORDS]
     roots,  # int32 [TREES]
     depths,  # int32 [TREES], the depth of the deepest tree so far
+    first_tree,  # int32 [OUTPUTS + 1], of each output's trees, where GROUPED
     plain,  # int64 [nodes] where FORM is "plain"
     quads,  # int64 [groups, 4, 2] where FORM is "quads"
     quad_roots,  # int32 [TREES] where FORM is "quads"
-    leaves,  # int64 [leaves, OUTPUTS]
+    leaves,  # int64 [leaves, OUTPUTS]; where GROUPED [leaves, 1]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / SPAN⌉, rows, OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [parts, rows, OUTPUTS]
     rows,
     FEATURES: tl.constexpr,
     TREES: tl.constexpr,
@@ -51,6 +52,7 @@ def tree_sum_kernel(
     FLOOR: tl.constexpr,
     FORM: tl.constexpr,
     WIDTH: tl.constexpr,
+    GROUPED: tl.constexpr,  # whether each output has trees of its own; BLOCK_OUTPUTS is then 1
     PARTS: tl.constexpr,  # whether sums are of `SPAN` trees instead of all
     SPAN: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
@@ -72,18 +74,22 @@ def tree_sum_kernel(
     )  # fmt: skip
     total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
     begin = tl.program_id(2) * SPAN if PARTS else 0
+    end = TREES
+    if GROUPED:
+        begin += tl.load(first_tree + tl.program_id(1))
+        end = tl.load(first_tree + tl.program_id(1) + 1)
     for ahead in tl.range(0, SPAN, BLOCK_TREES):
         start = begin + ahead
         tree = start + lane // BLOCK_ROWS
-        inside = (tree < TREES) & (row < rows)
-        levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, TREES) - 1)
+        inside = (tree < end) & (row < rows)
+        levels = tl.load(depths + tl.minimum(start + BLOCK_TREES, end) - 1)
         held = reach(
             x, table, swizzle, complete, row, tree,
             nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, levels, inside,
-            HOLDS=OUTPUTS == 1, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
-            FORM=FORM, TOGETHER=PARTS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
+            HOLDS=GROUPED or OUTPUTS == 1, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS,
+            FLOOR=FLOOR, FORM=FORM, TOGETHER=PARTS, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
-        if OUTPUTS == 1:
+        if GROUPED or OUTPUTS == 1:
             total += held[:, None]
         else:
             mask = inside[:, None] & (output < OUTPUTS)[None, :]
@@ -163,10 +169,11 @@ def launch_sum(
     output: torch.Tensor,
     rows: int,
     layout: dict[str, Any],
+    trees: int,
     divisor: float,
     function: str,
 ) -> None:
-    """Launch the sum of all trees.
+    """Launch the sum of all trees, or that of each group of trees.
 
     A sum in parts is made for a limited number of rows at a time.
 
@@ -176,12 +183,14 @@ def launch_sum(
         output: `[rows, outputs]`.
         rows: the number of rows.
         layout: the layout of nodes, as constants of the kernel.
+        trees: the number of trees, of the largest group if there are groups.
         divisor: the divisor of the sums.
         function: the function of the sums.
     """
-    trees, outputs = len(parameters["roots"]), output.shape[1]
-    nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
-    tile = tree_tile(rows, trees, outputs, x.shape[1], nodes, packed, x.device)
+    outputs, grouped = output.shape[1], len(parameters["first_tree"]) > 0
+    groups = outputs if grouped else 1
+    nodes, packed = len(parameters["nodes"]) // groups, len(parameters["quads"]) > 0
+    tile = tree_tile(rows, trees, outputs // groups, x.shape[1], nodes, packed, x.device)
     form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
     span = tile.block_trees if tile.parts else triton.cdiv(trees, tile.block_trees) * tile.block_trees
     parts, column_blocks = triton.cdiv(trees, span), triton.cdiv(outputs, tile.block_outputs)
@@ -201,9 +210,10 @@ def launch_sum(
             rows=count,
             **layout,
             **answers,
-            TREES=trees,
+            TREES=len(parameters["roots"]),
             FORM=form,
             WIDTH=tile.width,
+            GROUPED=grouped,
             PARTS=parts > 1,
             SPAN=span,
             BLOCK_TREES=tile.block_trees,

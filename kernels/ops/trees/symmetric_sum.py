@@ -24,8 +24,9 @@ MOST_COUNTS, FEWEST_ROWS = 2**26, 2**12
 def symmetric_sum_kernel(
     counts,  # int32 [⌈rows / (4 * BLOCK_WORDS)⌉, COLUMNS, BLOCK_WORDS], four rows in a word
     questions,  # int64 [DEPTH, TREES], words of `count_columns`; 0, whose answer is no, past a tree's last question
+    first_tree,  # int32 [OUTPUTS + 1], of each output's trees, where GROUPED
     first_leaf,  # int32 [TREES]
-    leaves,  # int64 [OUTPUTS, LEAVES]
+    leaves,  # int64 [OUTPUTS, LEAVES]; where GROUPED [1, LEAVES]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
@@ -37,6 +38,7 @@ def symmetric_sum_kernel(
     DEPTH: tl.constexpr,
     OUTPUTS: tl.constexpr,
     FUNCTION: tl.constexpr,
+    GROUPED: tl.constexpr,  # whether each output has trees of its own
     PARTS: tl.constexpr,  # whether sums are of `span` trees instead of all
     BLOCK_TREES: tl.constexpr,
     BLOCK_WORDS: tl.constexpr,
@@ -46,11 +48,16 @@ def symmetric_sum_kernel(
     word = lane % BLOCK_WORDS
     output = tl.program_id(1)
     begin = tl.program_id(2) * span
-    end = tl.minimum(begin + span, TREES)
+    end = TREES
+    if GROUPED:
+        begin += tl.load(first_tree + output)
+        end = tl.load(first_tree + output + 1)
+    end = tl.minimum(begin + span, end)
     first_row = tl.program_id(0).to(tl.int64) * (4 * BLOCK_WORDS)
     left = (rows - first_row).to(tl.int32) - 4 * word  # the number of rows from each lane's first one on
     counts += tl.program_id(0).to(tl.int64) * (COLUMNS * BLOCK_WORDS)
-    leaves += output.to(tl.int64) * LEAVES
+    if not GROUPED:
+        leaves += output.to(tl.int64) * LEAVES
     sum0 = tl.zeros([BLOCK_TREES * BLOCK_WORDS], tl.int64)
     sum1, sum2, sum3 = sum0, sum0, sum0
     for start in tl.range(begin, end, BLOCK_TREES, loop_unroll_factor=2):
@@ -93,8 +100,9 @@ def few_rows_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     numbers,  # int32 [DEPTH, TREES], twice a question's feature, plus 1 if the answer to NaN is yes
     thresholds,  # float32 or float64 [DEPTH, TREES], infinity past a tree's last question
+    first_tree,  # int32 [OUTPUTS + 1], of each output's trees, where GROUPED
     first_leaf,  # int32 [TREES]
-    leaves,  # int64 [OUTPUTS, LEAVES]
+    leaves,  # int64 [OUTPUTS, LEAVES]; where GROUPED [1, LEAVES]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]; where PARTS int64 [⌈TREES / span⌉, rows, OUTPUTS]
@@ -106,6 +114,7 @@ def few_rows_kernel(
     DEPTH: tl.constexpr,
     OUTPUTS: tl.constexpr,
     FUNCTION: tl.constexpr,
+    GROUPED: tl.constexpr,  # whether each output has trees of its own
     PARTS: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -118,10 +127,15 @@ def few_rows_kernel(
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     output = tl.program_id(1)
     begin = tl.program_id(2) * span
-    end = tl.minimum(begin + span, TREES)
+    end = TREES
+    if GROUPED:
+        begin += tl.load(first_tree + output)
+        end = tl.load(first_tree + output + 1)
+    end = tl.minimum(begin + span, end)
     there = first_row + lane // BLOCK_TREES < rows
     x += (first_row + lane // BLOCK_TREES) * FEATURES
-    leaves += output.to(tl.int64) * LEAVES
+    if not GROUPED:
+        leaves += output.to(tl.int64) * LEAVES
     total = tl.zeros([BLOCK_ROWS * BLOCK_TREES], tl.int64)
     for start in tl.range(begin, end, BLOCK_TREES):
         tree = start + lane % BLOCK_TREES
@@ -152,30 +166,33 @@ def _byte(low, high, number: tl.constexpr, DEPTH: tl.constexpr):
     return found.to(tl.int32)
 
 
-def launch_symmetric(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, function: str) -> None:
-    """Launch the sum of all trees, for as many rows at a time as the limit on counts allows.
+def launch_symmetric(
+    parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, largest: int, function: str
+) -> None:
+    """Launch the sum of all trees, or of each group, for as many rows at a time as the limit on counts allows.
 
     Args:
         parameters: the parameters of symmetric trees.
         x: `[rows, features]`.
         output: `[rows, outputs]`.
         rows: the number of rows.
+        largest: the number of trees, of the largest group if there are groups.
         function: the function of the sums.
     """
     most = max(MOST_COUNTS // max(len(parameters["asked"]), 1), FEWEST_ROWS)
     for part, out in zip(x[:rows].split(most), output[:rows].split(most), strict=True):
-        _launch(parameters, part, out, function)
+        _launch(parameters, part, out, largest, function)
 
 
-def _launch(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, function: str) -> None:
+def _launch(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, largest: int, function: str) -> None:
     """Launch the kernels for all of these rows."""
     (rows, outputs), (depth, trees) = output.shape, parameters["questions"].shape
-    tile = symmetric_tile(rows, trees, outputs)
-    parts = triton.cdiv(trees, tile.span)
+    tile = symmetric_tile(rows, largest, outputs)
+    parts = triton.cdiv(largest, tile.span)
     shape = (parts, rows, outputs)
     sums = torch.empty(shape, dtype=torch.int64, device=x.device) if parts > 1 else output
     values = {
-        **{name: parameters[name] for name in ("first_leaf", "leaves", "unit", "baseline")},
+        **{name: parameters[name] for name in ("first_tree", "first_leaf", "leaves", "unit", "baseline")},
         "out": sums,
         "rows": rows,
         "span": tile.span,
@@ -184,6 +201,7 @@ def _launch(parameters: Parameters, x: torch.Tensor, output: torch.Tensor, funct
         "DEPTH": depth,
         "OUTPUTS": outputs,
         "FUNCTION": function,
+        "GROUPED": len(parameters["first_tree"]) > 0,
         "PARTS": parts > 1,
         "BLOCK_TREES": tile.block_trees,
     }

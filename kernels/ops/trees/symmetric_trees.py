@@ -14,13 +14,17 @@ Leaf values are summed as integers, multiples of one unit for each output, chose
 below 2⁶². The only loss is the rounding of each leaf to a unit, which is less than the loss of a float64 sum. Integers
 have the same sum in any order. The sharing of rows and trees among programs, which does follow the number of rows,
 therefore cannot change an answer.
+
+Trees may come in groups, each with an output of its own and a unit of its own: a group's sum has the bits of the group
+alone.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +59,8 @@ class SymmetricTrees(Operation):
     values: np.ndarray  # float64 [leaves, outputs], each tree's 2 to the power of its depth leaves, tree after tree
     baseline: np.ndarray  # float64 [outputs]
     function: str = "identity"
+    starts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """The first tree of each group, then the number of trees, int32 `[groups + 1]`; empty if all trees are summed."""
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -82,11 +88,21 @@ class SymmetricTrees(Operation):
             raise PlanError(f"symmetric_trees: values must be float64 [{leaves}, outputs], fewer than 2**31 rows.")
         if not np.isfinite(values).all():
             raise PlanError("symmetric_trees: values must be finite.")
-        if self.baseline.shape != values.shape[1:] or self.baseline.dtype != np.float64:
-            raise PlanError(f"symmetric_trees: baseline must be float64 [{values.shape[1]}].")
+        outputs = values.shape[1]
+        if len(self.starts):
+            outputs, trees = len(self.starts) - 1, len(self.depth)
+            if self.starts.dtype != np.int32 or self.starts.ndim != 1 or values.shape[1] != 1:
+                raise PlanError("symmetric_trees: starts must be int32 [groups + 1], where values are [leaves, 1].")
+            if self.starts[0] != 0 or self.starts[-1] != trees or (np.diff(self.starts) < 1).any() or not outputs:
+                raise PlanError(f"symmetric_trees: starts must ascend from 0 to {trees}.")
+        if self.baseline.shape != (outputs,) or self.baseline.dtype != np.float64:
+            raise PlanError(f"symmetric_trees: baseline must be float64 [{outputs}].")
 
     def output_width(self, *widths: int) -> int:
-        return self.values.shape[1]
+        return len(self.baseline)
+
+    def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        return ((name, array) for name, array in super().arrays() if name != "starts" or len(array))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the questions as columns of borders, and the leaves as integers."""
@@ -101,10 +117,15 @@ class SymmetricTrees(Operation):
         }
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return the leaves as integers, `[outputs, leaves]`, and the start of each tree's leaves."""
+        """Return the leaves as integers, `[outputs / groups, leaves]`, and the start of each tree's leaves."""
         first = np.append(np.int32(0), np.cumsum(1 << self.depth, dtype=np.int32))
-        leaves, unit = integer_leaves(self.values, first)
+        parts = [
+            integer_leaves(self.values[first[start] : first[end]], first[start : end + 1] - first[start])
+            for start, end in self._groups
+        ]
+        leaves, unit = (np.concatenate(each) for each in zip(*parts, strict=True))
         return {
+            "first_tree": self.starts,
             "first_leaf": first[:-1],
             "leaves": np.ascontiguousarray(leaves.T),
             "unit": unit,
@@ -115,17 +136,18 @@ class SymmetricTrees(Operation):
         threshold = torch.tensor(self.threshold)
         value = inputs[0].to(threshold.dtype)[:, self.feature]
         answers = torch.where(value.isnan(), torch.tensor(self.missing) > 0, value > threshold)  # [rows, questions]
-        total = torch.zeros(len(value), self.values.shape[1], dtype=torch.int64)
-        for asked, first in zip(
-            np.split(self.asked, np.cumsum(self.depth)[:-1]), parameters["first_leaf"], strict=True
-        ):
-            leaf = first + (answers[:, asked] * 2 ** torch.arange(len(asked))).sum(1)
-            total += parameters["leaves"][:, leaf].T
+        total = torch.zeros(len(value), len(self.baseline), dtype=torch.int64)
+        asked, first = np.split(self.asked, np.cumsum(self.depth)[:-1]), parameters["first_leaf"]
+        for group, (start, end) in enumerate(self._groups):
+            outputs = slice(group, group + 1) if len(self._groups) > 1 else slice(None)
+            for tree in range(start, end):
+                leaf = first[tree] + (answers[:, asked[tree]] * 2 ** torch.arange(len(asked[tree]))).sum(1)
+                total[:, outputs] += parameters["leaves"][:, leaf].T
         return FUNCTIONS[self.function](parameters["baseline"] + total * parameters["unit"])
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), questions = inputs, self._questions
-        sums = torch.empty(len(x), self.values.shape[1], dtype=torch.int64)
+        sums = torch.empty(len(x), len(self.baseline), dtype=torch.int64)
         tile = max(min(ROWS, LARGEST_TILE // max(x.shape[1], len(self.feature), 1)), 1)
         for part, out in zip(x.split(tile), sums.split(tile), strict=True):
             self._add_up(parameters, questions.answers(part.to(questions.threshold.dtype)), out.T)
@@ -136,20 +158,26 @@ class SymmetricTrees(Operation):
         first, leaves, rows = parameters["first_leaf"], parameters["leaves"], answers.shape[1]
         answers = answers.view(-1) if rows == 1 else answers  # torch selects from a vector faster
         sums.zero_()
-        trees = max(LANES // max(rows, 1), 1)
-        for asked, start in zip(self._questions.asked.split(trees, dim=1), first.split(trees), strict=True):
+        trees, groups = max(LANES // max(rows, 1), 1), self._questions.group.split(max(LANES // max(rows, 1), 1))
+        for asked, start, group in zip(
+            self._questions.asked.split(trees, dim=1), first.split(trees), groups, strict=True
+        ):
             leaf = start.repeat_interleave(rows)
             for level in range(0, len(asked), 8):
                 byte = answers.index_select(0, asked[level])
                 for bit, question in enumerate(asked[level + 1 : level + 8], 1):
                     byte.add_(answers.index_select(0, question), alpha=1 << bit)
                 leaf.add_(byte.view(-1).to(torch.int32), alpha=1 << level)
+            if len(self.starts):
+                sums.index_add_(0, group, leaves[0].index_select(0, leaf).view(len(start), rows))
+                continue
             for total, held in zip(sums, leaves, strict=True):
                 total.add_(held.index_select(0, leaf).view(len(start), rows).sum(0))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,) = inputs
-        launch_symmetric(parameters, x, output, rows, self.function)
+        largest = max(end - first for first, end in self._groups)
+        launch_symmetric(parameters, x, output, rows, largest, self.function)
 
     def launches(self, inputs: int) -> int:
         return 2
@@ -159,7 +187,13 @@ class SymmetricTrees(Operation):
 
     def describe(self) -> str:
         trees = f"{len(self.depth)} trees of {len(self.feature)} questions, up to {self.depth.max()} levels deep"
+        trees += f", summed in {len(self._groups)} groups" if len(self._groups) > 1 else ""
         return trees + function_suffix(self.function)
+
+    @functools.cached_property
+    def _groups(self) -> list[tuple[int, int]]:
+        """Return the first tree of each group and the end of its trees; without groups all trees are one."""
+        return list(itertools.pairwise(self.starts.tolist())) or [(0, len(self.depth))]
 
     @functools.cached_property
     def _questions(self) -> _Questions:
@@ -167,7 +201,8 @@ class SymmetricTrees(Operation):
         missing = torch.from_numpy(self.missing > 0)[:, None]
         threshold = torch.from_numpy(np.require(self.threshold, requirements="W"))[:, None]
         asked = torch.from_numpy(self._asked)
-        return _Questions(torch.from_numpy(self.feature.astype(np.int64)), threshold, missing, asked)
+        group = torch.repeat_interleave(torch.tensor([end - first for first, end in self._groups]))
+        return _Questions(torch.from_numpy(self.feature.astype(np.int64)), threshold, missing, asked, group)
 
     @functools.cached_property
     def _asked(self) -> np.ndarray:
@@ -185,6 +220,7 @@ class _Questions(NamedTuple):
     threshold: torch.Tensor
     missing: torch.Tensor  # whether the answer to NaN is yes
     asked: torch.Tensor  # the questions of each level, int32 [deepest, trees]
+    group: torch.Tensor  # of each tree, int64 [trees]
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
         """Return the answers, uint8 `[questions + 1, rows]`; the last line is all no."""

@@ -15,7 +15,7 @@ from 0 to below that bit's index. Other numbers are rounded first, towards 0 or,
 Leaf values are summed as integers, multiples of one unit for each output, chosen so that the largest possible sum is
 below 2⁶². The only loss is the rounding of each leaf to a unit, which is less than the loss of a float64 sum. Integers
 have the same sum in any order. The tiling of rows and trees, which does follow the number of rows, therefore cannot
-change an answer.
+change an answer. Trees in groups have a unit for each group, and a group's sum has the bits of the group alone.
 
 A node is one int64, so that a visit is one load. High half: distance to the left child (0 at a leaf; the right child is
 next to it), feature, and two flags. Low half: the float32 threshold, the number of a category set, or a leaf's number.
@@ -160,8 +160,8 @@ class TreeEnsemble(Operation):
     A tree's nodes follow each other from its root, children after their parent and the right child after the left one.
     For the sum, trees of similar depth should be neighbours, since they descend together.
 
-    The output "ordered" adds one tree after the other, in the order of `roots`. Its trees may come in groups, each with
-    its own outputs: `G` groups of trees whose leaves hold `W` numbers give `G · W` outputs.
+    The output "ordered" adds one tree after the other, in the order of `roots`. Trees may come in groups, each with its
+    own outputs: `G` groups of trees whose leaves hold `W` numbers give `G · W` outputs. Sums in groups have `W` = 1.
     """
 
     OUTPUTS = ("sum", "ordered", "each", "leaves")
@@ -179,7 +179,10 @@ class TreeEnsemble(Operation):
     output: str = "sum"
     rounding: str = "trunc"
     starts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """The first tree of each group, then the number of trees, int32 `[groups + 1]`; empty unless ordered."""
+    """The first tree of each group, then the number of trees, int32 `[groups + 1]`.
+
+    It is empty if the output is neither "ordered" nor a sum in groups.
+    """
 
     def check(self, *widths: int) -> None:
         (features,) = widths
@@ -190,14 +193,31 @@ class TreeEnsemble(Operation):
             raise PlanError(f"tree_ensemble: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
         if self.output == "leaves" and (np.diff(self.roots) < 0).any():
             raise PlanError("tree_ensemble: roots must ascend where the output is 'leaves'.")
-        ordered = self.output == "ordered"
-        check_ordered(self.values, self.baseline, self.starts, len(self.roots), self.divisor, ordered)
-        groups = len(self.starts) - 1 if ordered else 1
+        if self.output == "ordered":
+            check_ordered(self.values, self.baseline, self.starts, len(self.roots), self.divisor)
+        elif len(self.starts):
+            self._check_groups()
+        groups = max(len(self.starts) - 1, 1)
         if self.values.ndim != 2 or self.baseline.shape != (groups * self.values.shape[1],):
             raise PlanError("tree_ensemble: values must be [leaves, outputs / groups], and baseline [outputs].")
         check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, features)
         if len(self.values) != np.count_nonzero(self.feature < 0):
             raise PlanError("tree_ensemble: values must have a row for each node whose feature is -1.")
+
+    def _check_groups(self) -> None:
+        """Raise `PlanError` unless the trees of a sum fit their groups."""
+        starts, trees = self.starts, len(self.roots)
+        if self.output != "sum" or self.values.shape[1:] != (1,):
+            raise PlanError(
+                "tree_ensemble: starts must be empty unless the output is 'ordered', or a sum of one number."
+            )
+        if starts.dtype != np.int32 or starts.ndim != 1 or starts[0] != 0 or starts[-1] != trees:
+            raise PlanError(f"tree_ensemble: starts must be int32 [groups + 1], from 0 to {trees}.")
+        if (np.diff(starts) < 1).any():
+            raise PlanError("tree_ensemble: starts must ascend where the output is 'sum'.")
+        first, last = (extreme.reduceat(self.roots, starts[:-1]) for extreme in (np.minimum, np.maximum))
+        if (first[1:] <= last[:-1]).any():
+            raise PlanError("tree_ensemble: roots of a group must come after those of the group before.")
 
     def output_width(self, *widths: int) -> int:
         return self._width
@@ -208,13 +228,13 @@ class TreeEnsemble(Operation):
         depth, order = depths(self.feature, self.child, self.roots), np.arange(len(self.roots))
         if self.output == "ordered":
             order = np.argsort(depth, kind="stable")
-        roots = self.roots[order]
+        roots, groups = self.roots[order], self._groups if self.output == "sum" else [(0, len(order))]
         found = {
             "nodes": pack_nodes(self.feature, self.threshold, self.child, self.flags, wide, feature_bits),
             "thresholds": self.threshold if wide else self.threshold[:0],
             "sets": self.sets,
             "roots": roots,
-            "depths": np.maximum.accumulate(depth[order]),
+            "depths": np.concatenate([np.maximum.accumulate(depth[order[first:end]]) for first, end in groups]),
         }
         starts = leaf_starts(self.feature, self.roots)
         if self.output == "each":
@@ -227,16 +247,20 @@ class TreeEnsemble(Operation):
         plain, quads = np.zeros(0, dtype=np.int64), Quads.none()
         if not wide and not len(self.sets):
             quads = pack_quads(self.feature, self.threshold, self.child, roots, held) or quads
-            if len(self.feature) <= MOST_PLAIN:
+            if len(self.feature) <= MOST_PLAIN * len(groups):
                 plain = pack_plain(self.feature, self.threshold, self.child, held)
-        if self.output == "ordered":
-            found |= fill_groups(self.starts, order)
+        found |= fill_groups(self.starts, order) if self.output == "ordered" else {"first_tree": self.starts}
         return found | {"plain": plain, "quads": quads.words, "quad_roots": quads.roots} | sums
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         """Return the leaves in the form of the output."""
         if self.output == "sum":
-            leaves, unit = integer_leaves(self.values, leaf_starts(self.feature, self.roots))
+            first = leaf_starts(self.feature, self.roots)
+            parts = [
+                integer_leaves(self.values[first[start] : first[end]], first[start : end + 1] - first[start])
+                for start, end in self._groups
+            ]
+            leaves, unit = (np.concatenate(each) if len(parts) > 1 else each[0] for each in zip(*parts, strict=True))
             return {"leaves": leaves, "unit": unit, "baseline": self.baseline}
         if self.output == "ordered":
             return {"leaves": leaf_bits(self.values), "starts": self.starts, "baseline": self.baseline}
@@ -251,7 +275,8 @@ class TreeEnsemble(Operation):
         if self.output == "leaves":
             return torch.zeros(len(leaf), self._width, dtype=torch.float64).scatter_(1, leaf, 1.0)
         if self.output == "sum":
-            total = parameters["leaves"][leaf].sum(1)
+            held = parameters["leaves"][leaf]  # [rows, trees, outputs / groups]
+            total = torch.cat([held[:, first:end].sum(1) for first, end in self._groups], dim=1)
             return FUNCTIONS[self.function]((parameters["baseline"] + total * parameters["unit"]) / self.divisor)
         values = torch.tensor(self.values)
         total = torch.tensor(self.baseline).view(-1, values.shape[1]).repeat(len(leaf), 1, 1)  # [rows, groups, W]
@@ -269,7 +294,9 @@ class TreeEnsemble(Operation):
         for part, out in zip(x.split(tile), answer.split(tile), strict=True):
             leaf = self._find_leaves(part.to(dtype))  # [trees · rows]
             if self.output == "sum":
-                total = parameters["leaves"].index_select(0, leaf).view(trees, len(part), outputs).sum(0)
+                held = parameters["leaves"].index_select(0, leaf).view(trees, len(part), outputs)
+                sums = [held[first:end].sum(0) for first, end in self._groups]
+                total = sums[0] if len(sums) == 1 else torch.cat(sums, dim=1)
                 y = (parameters["baseline"] + total * parameters["unit"]) / self.divisor
                 out.copy_(FUNCTIONS[self.function](y))
             elif self.output == "ordered":
@@ -299,7 +326,8 @@ class TreeEnsemble(Operation):
             tree_leaves_kernel[grid](**values, LEAVES=leaves, **layout, **LEAVES_BLOCK)
             return
         if self.output == "sum":
-            launch_sum(parameters, x, output, rows, layout, self.divisor, self.function)
+            largest = max(end - first for first, end in self._groups)
+            launch_sum(parameters, x, output, rows, layout, largest, self.divisor, self.function)
             return
         tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature), False, parameters["nodes"].device)
         tree_each_kernel[(triton.cdiv(rows, tile.block_rows), triton.cdiv(trees, tile.block_trees))](
@@ -324,6 +352,7 @@ class TreeEnsemble(Operation):
         what = {"sum": "summed", "ordered": "summed in order", "each": "side by side", "leaves": "as leaf indicators"}[
             self.output
         ]
+        what += f" in {len(self._groups)} groups" if self.output == "sum" and len(self._groups) > 1 else ""
         return f"{len(self.roots)} trees of {len(self.feature)} nodes {what}" + function_suffix(self.function)
 
     @functools.cached_property
@@ -338,12 +367,15 @@ class TreeEnsemble(Operation):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @functools.cached_property
+    def _groups(self) -> list[tuple[int, int]]:
+        """Return the first tree of each group and the end of its trees; without groups all trees are one."""
+        return list(itertools.pairwise(self.starts.tolist())) or [(0, len(self.roots))]
+
+    @functools.cached_property
     def _layout(self) -> tuple[bool, int]:
         return node_layout(self.feature, self.threshold, self.child)
 
     @property
     def _width(self) -> int:
         leaves, outputs = self.values.shape
-        return {"sum": outputs, "ordered": len(self.baseline), "each": len(self.roots) * outputs, "leaves": leaves}[
-            self.output
-        ]
+        return {"each": len(self.roots) * outputs, "leaves": leaves}.get(self.output, len(self.baseline))

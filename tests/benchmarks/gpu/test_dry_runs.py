@@ -1,9 +1,17 @@
 """The benchmarks of kernels on toy sizes, on a CPU; their times are not checked."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
-from benchmarks.gpu import families, host_to_host, kernels, unlike_rows
+import triton_regressors as tr
+from benchmarks.entry_rows import drawn, read_rows, write_rows
+from benchmarks.gpu import entry, families, host_to_host, kernels, unlike_rows
+from triton_regressors.scoring.columns import Columns
 
 
 @pytest.mark.usefixtures("_torch_threads")
@@ -50,3 +58,21 @@ def test_host_to_host_agrees_with_scikit_learn_on_toy_sizes(capsys):
     printed = capsys.readouterr().out
     assert printed.count(" × the larger") == 6
     assert "one-hot + scaler + degree 2 + Ridge: 5 rows" in printed
+
+
+@pytest.mark.usefixtures("_torch_threads")
+def test_an_entry_of_strings_is_measured_from_a_file_of_rows(tmp_path, capsys):
+    table = pd.DataFrame({"town": ["Ås", "", "Oslo", "Rome"] * 5, "size": np.arange(20.0)})
+    encoder = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
+    estimator = make_pipeline(encoder, Ridge()).fit(table, np.arange(20) ** 2)
+    written = tr.export(estimator, tmp_path / "models", name="towns", sample=table).entry.directory
+    tensors = tr.load(written, device="cpu").tensors(Columns(table))
+    write_rows(tmp_path / "rows.npz", tensors, estimator.predict(table))
+    again, answers = read_rows(tmp_path / "rows.npz")
+    assert all(np.array_equal(again[name], X) and again[name].dtype == X.dtype for name, X in tensors.items())
+    assert np.array_equal(answers, estimator.predict(table))
+    assert {len(X) for X in drawn(again, 50, 0).values()} == {50}
+    entry.run([written], [tmp_path / "rows.npz"], entry.TOY_SIZES, dry_run=True)
+    assert "towns: 5 rows" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="1 entries and 0 files of rows"):
+        entry.run([written], [], dry_run=True)

@@ -142,6 +142,13 @@ def test_bags_stacks_and_refitted_models(stacked, tmp_path, name):
     check(stacked, tmp_path, rows_to_ask(120))
 
 
+@pytest.mark.parametrize("preset", ["medium_quality", "good_quality", "best_quality"])
+def test_presets_are_exported_as_users_train_them(folder, tmp_path, preset):
+    predictor = tabular.TabularPredictor("target", path=str(folder / preset), verbosity=0)
+    predictor.fit(trips(400), presets=preset, time_limit=60)
+    check(predictor, tmp_path, rows_to_ask(120))
+
+
 def test_a_table_of_numbers_without_names_of_strings(folder, tmp_path):
     rng = np.random.default_rng(3)
     table = pd.DataFrame(rng.normal(size=(300, 5)), columns=list("abcde"))
@@ -173,6 +180,20 @@ def test_networks_with_other_activations_and_batch_norm(folder, tmp_path, activa
     kinds = {"NN_TORCH": {"num_epochs": 2, "activation": activation, "use_batchnorm": True}}
     predictor = trained(folder / activation, trips(200), hyperparameters=kinds, fit_weighted_ensemble=False)
     check(predictor, tmp_path, rows_to_ask(60))
+
+
+def test_networks_encode_numbers_with_two_values_as_categories(folder, tmp_path):
+    rng = np.random.default_rng(0)
+    table = trips(300)[["area", "target"]]
+    year, month = rng.integers(2012, 2022, len(table)), rng.integers(1, 3, len(table))
+    table["day"] = pd.to_datetime(pd.DataFrame({"year": year, "month": month, "day": 1}))
+    table["target"] += 20 * month
+    kinds = {"NN_TORCH": {"num_epochs": 3}}
+    predictor = trained(folder / "two values", table, hyperparameters=kinds, fit_weighted_ensemble=False)
+    assert predictor._trainer.load_model(predictor.model_best)._types_of_features["onehot"] == ["day.month"]
+    sample = table.drop(columns="target")
+    sample.loc[:4, "day"] = [*pd.to_datetime(["2021-07-09", "1969-12-31", "2020-02-01"]), pd.NaT, pd.NaT]
+    check(predictor, tmp_path, sample)
 
 
 def test_networks_of_fastai(folder, tmp_path):
@@ -238,19 +259,50 @@ def test_text_is_refused_with_the_generator_that_goes_without(folder, tmp_path):
     said = refused(predictor, table.drop(columns="target"), tmp_path)
     assert "TextSpecialFeatureGenerator counts words and signs of the text in 'note'" in said
     assert "enable_text_special_features=False, enable_text_ngram_features=False" in said
+    from autogluon.features.generators import AutoMLPipelineFeatureGenerator
+
+    without = AutoMLPipelineFeatureGenerator(enable_text_special_features=False, enable_text_ngram_features=False)
+    predictor = trained(folder / "no text", table, hyperparameters={"LR": {}}, feature_generator=without)
+    check(predictor, tmp_path, table.drop(columns="target"))
 
 
-def test_models_that_no_plan_computes_are_refused_by_name(folder, tmp_path, monkeypatch):
-    from triton_regressors.exporter.estimators import autogluon
+BEYOND = {
+    "TABPFNMIX": "TabPFNMixModel",
+    "TABPFN-3": "TabPFN3Model",
+    "TABM": "TabMModel",
+    "MITRA": "MitraModel",
+    "TABICL": "TabICLModel",
+    "REALMLP": "RealMLPModel",
+    "GBM_PREP": "PrepLGBModel",
+    "AG_TEXT_NN": "TextPredictorModel",
+    "AG_IMAGE_NN": "ImagePredictorModel",
+    "AG_AUTOMM": "MultiModalPredictorModel",
+}
+"""The key of each kind of model that other presets train, and its class."""
 
-    predictor = trained(folder / "refused", trips(200), hyperparameters={"LR": {}}, fit_weighted_ensemble=False)
-    monkeypatch.setattr(autogluon, "MODELS", {})
-    name = predictor.model_best
-    assert refused(predictor, rows_to_ask(60), tmp_path) == (
-        f"Cannot export TabularPredictor (step '{name}'): its best model {name} needs 'LinearModel', a LinearModel, "
-        "which no plan computes. Choose a model that does without by predictor.set_model_best(…), or train with "
-        "excluded_model_types=['LR'] or other hyperparameters."
+
+@pytest.mark.parametrize("key", BEYOND)
+def test_models_that_no_plan_computes_are_refused_by_name(plain, tmp_path, monkeypatch, key):
+    from autogluon.tabular.registry import ag_model_registry
+
+    kind = ag_model_registry.key_to_cls(key)
+    assert kind.__name__ == BEYOND[key]
+    other = kind(path=str(tmp_path / "other"), name="Other", problem_type="regression")
+    plain.set_model_best("LinearModel")
+    monkeypatch.setattr(type(plain._learner.load_trainer()), "load_model", lambda trainer, name: other)
+    assert refused(plain, rows_to_ask(60), tmp_path) == (
+        f"Cannot export TabularPredictor (step 'LinearModel'): its best model LinearModel needs 'Other', a "
+        f"{kind.__name__}, which no plan computes. Choose a model that does without by predictor.set_model_best(…), or "
+        f"train with excluded_model_types=['{key}'] or other hyperparameters."
     )
+
+
+def test_models_with_a_feature_generator_of_their_own_are_refused(folder, tmp_path):
+    own = {"feature_generators": [["ArithmeticFeatureGenerator", {}]]}
+    kinds = {"GBM": {"num_boost_round": 5, "ag.model_specific_feature_generator_kwargs": own}}
+    predictor = trained(folder / "prepared", trips(200), hyperparameters=kinds, fit_weighted_ensemble=False)
+    said = refused(predictor, rows_to_ask(60), tmp_path)
+    assert "a LGBModel, which has a feature generator of its own (ag.model_specific_feature_generator_kwargs)." in said
 
 
 # Directories

@@ -153,6 +153,6 @@ def test_fields_that_do_not_fit_are_named(case: str) -> None:
 
 
 def test_other_outputs_have_no_groups() -> None:
-    op = dataclasses.replace(tree_ensemble(3, 2, 3), starts=np.array([0, 2], dtype=np.int32))
+    op = dataclasses.replace(tree_ensemble(3, 2, 3, output="each"), starts=np.array([0, 2], dtype=np.int32))
     with pytest.raises(PlanError, match="tree_ensemble: starts must be empty unless the output is"):
         op.check(3)
