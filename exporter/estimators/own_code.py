@@ -18,11 +18,12 @@ from sklearn.exceptions import NotFittedError
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering import registry
 from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.polars_tables import PolarsTables
 from triton_regressors.exporter.lowering.registry import registered_base, traces_own_code
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
-from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
+from triton_regressors.exporter.tracing.trace import NotTraced, Trace, polars_kind, trace
 from triton_regressors.tables.values import is_missing
 
 INSTEAD = (
@@ -73,6 +74,7 @@ def lower_function(
     strings = {column: _strings(x, column, builder) for column in columns if kinds[column].name == TEXT}
     found = trace(function, kinds, list(names) or None, strings)
     profile = builder.profile
+    profile.asks_polars |= x.of_polars and bool(names)
     if len(profile.dtypes):
         features = [feature for feature in x.features if feature >= 0 and profile.dtypes[feature] is not None]
         profile.kept.update((feature, profile.dtypes[feature]) for feature in features)
@@ -84,7 +86,7 @@ def lower_function(
     for column in texts.closed:
         if x.features and x.features[column] >= 0:
             builder.profile.text.close(x.features[column])
-    asked = _asked(ask or function, names, kinds) if all(kind.number for kind in kinds) else None
+    asked = _asked(ask or function, list(names), kinds) if all(kind.number for kind in kinds) else None
     value = Lowered(builder, x, names).columns(roots, asked, transformer)
     return _marked(value, found, roots)
 
@@ -92,7 +94,7 @@ def lower_function(
 def _marked(value: Value, found: Trace, roots: Sequence[Expression]) -> Value:
     """Return the value with what is known of columns that the trace made: their kinds, strings and names."""
     made = [root.operation != "leaf" for root in roots]
-    kinds = tuple(column.kind if new else None for column, new in zip(found.columns, made, strict=True))
+    kinds = tuple(kind if new else None for kind, new in zip(found.kinds, made, strict=True))
     texts = found.algebra.texts
     strings = tuple(
         tuple(texts.values(column)) if new and column.kind.name == TEXT else None
@@ -102,6 +104,7 @@ def _marked(value: Value, found: Trace, roots: Sequence[Expression]) -> Value:
     return dataclasses.replace(
         value,
         names=found.names or (),
+        of_polars=found.of_polars,
         kinds=tuple(a or b for a, b in zip(kinds, old_kinds, strict=True)),
         strings=tuple(a or b for a, b in zip(strings, old_strings, strict=True)),
     )
@@ -131,10 +134,12 @@ def _kind(x: Value, column: int, builder: Builder) -> Kind:
     if x.kinds and x.kinds[column] is not None:
         kind: Kind = x.kinds[column]
         return kind
-    feature = x.features[column] if x.features else -1
+    feature, profile = x.features[column] if x.features else -1, builder.profile
+    if x.of_polars:
+        known = profile.polars.types[feature] if feature >= 0 and profile.polars is not None else None
+        return polars_kind(known, x.single)
     if feature < 0:
         return Kind(SINGLE if x.single else FLOAT)
-    profile = builder.profile
     dtype = profile.dtypes[feature] if len(profile.dtypes) else None
     return Kind(FLOAT, assumed=True) if dtype is None else _kind_of(dtype, functools.partial(_given, profile, feature))
 
@@ -186,6 +191,8 @@ def _asked(
         import pandas as pd
 
         table: Any = pd.DataFrame(X, columns=list(names)) if names else X
+        if names and kinds[0].polars is not None:
+            table = PolarsTables(tuple(kind.polars for kind in kinds)).table(table)
         found = np.asarray(function(table), dtype=np.float64)
         return found.reshape(len(X), -1)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from triton_regressors.exporter.lowering.polars_tables import PolarsType
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
 from triton_regressors.exporter.tracing.expressions import Expression, Kind
@@ -23,12 +25,17 @@ ROWS = (5, 7)
 
 @dataclass(frozen=True)
 class Trace:
-    """The columns of a function's result as expressions, and their names if the result is a DataFrame."""
+    """The columns of a function's result as expressions, and their names if the result is a DataFrame.
+
+    `kinds` are those of the columns, which tell polars' types if the result is a DataFrame `of_polars`.
+    """
 
     algebra: Algebra
     columns: tuple[Expression, ...]
     names: tuple[Any, ...] | None
     dimensions: int
+    kinds: tuple[Kind, ...]
+    of_polars: bool = False
 
 
 class NotTraced(Exception):  # noqa: N818
@@ -46,7 +53,8 @@ def trace(
     Args:
         function: takes a table, `[rows, columns]`, and returns one, or a column.
         kinds: the kind of each column.
-        names: the columns' names if the table is a DataFrame; None for an array.
+        names: the columns' names if the table is a DataFrame, of polars if the kinds tell polars' types; None for an
+            array.
         strings: the known strings of each column of strings.
 
     Raises:
@@ -54,17 +62,17 @@ def trace(
     """
     own = Algebra(strings)
     rows = next(count for count in ROWS if count != len(kinds))
-    table = np.empty((rows, len(kinds)), dtype=object)
-    for column, kind in enumerate(kinds):
-        leaf = own.graph.leaf(column, kind)
-        for row in range(rows):
-            table[row, column] = Cell(leaf, row)
-    given = as_cells(table) if names is None else frame(names, table)
+    leaves = [own.graph.leaf(column, kind) for column, kind in enumerate(kinds)]
     try:
-        with recording(own), patched(function, rows), warnings.catch_warnings(), np.errstate(all="ignore"):
+        with (
+            recording(own),
+            patched(function, rows),
+            _given(function, own, rows, leaves, names) as given,
+            warnings.catch_warnings(),
+            np.errstate(all="ignore"),
+        ):
             warnings.simplefilter("ignore")
-            result = function(given)
-            return _read(own, result, rows)
+            return _read(own, function(given), rows)
     except Untraceable as error:
         raise NotTraced(_sentence(error, str(error), error.instead)) from error
     except Exception as error:
@@ -75,6 +83,32 @@ def trace(
         raise NotTraced(_sentence(error, reason, "")) from error
 
 
+def polars_kind(known: PolarsType | None, single: bool) -> Kind:
+    """Return the kind of a column of a table of polars: of a known type, or of floats that a step of scikit-learn made."""
+    from triton_regressors.exporter.tracing.polars_frames import kind_of, of_numpy
+
+    known = of_numpy(single) if known is None else known
+    return kind_of(known.dtype, known)
+
+
+@contextlib.contextmanager
+def _given(
+    function: Any, own: Algebra, rows: int, leaves: Sequence[Expression], names: Sequence[Any] | None
+) -> Iterator[Any]:
+    """Yield the table that a function is given: an array, or a DataFrame of pandas or polars."""
+    if names is not None and any(leaf.kind.polars is not None for leaf in leaves):
+        from triton_regressors.exporter.tracing.polars_frames import polars_patched, polars_table
+
+        with polars_patched(function, own, rows) as tracing:
+            yield polars_table(tracing, names, leaves)
+        return
+    table = np.empty((rows, len(leaves)), dtype=object)
+    for column, leaf in enumerate(leaves):
+        for row in range(rows):
+            table[row, column] = Cell(leaf, row)
+    yield as_cells(table) if names is None else frame(names, table)
+
+
 def _sentence(error: BaseException, reason: str, instead: str) -> str:
     where = place(error)
     said = f"{where} cannot be traced: {reason}" if where else f"it cannot be traced: {reason}"
@@ -83,6 +117,9 @@ def _sentence(error: BaseException, reason: str, instead: str) -> str:
 
 def _read(own: Algebra, result: Any, rows: int) -> Trace:
     """Return the columns of a result."""
+    if hasattr(result, "traced_columns"):
+        names, columns, kinds = result.traced_columns()
+        return Trace(own, tuple(columns), tuple(names), 2, tuple(kinds), of_polars=True)
     if hasattr(result, "toarray") or not (hasattr(result, "iloc") or isinstance(result, np.ndarray)):
         raise Untraceable(f"it returns a value of type {type(result).__name__}", "Return an array or a DataFrame")
     names = tuple(result.columns) if hasattr(result, "columns") else None
@@ -94,7 +131,7 @@ def _read(own: Algebra, result: Any, rows: int) -> Trace:
             else f"it returns an array of {array.ndim} dimensions"
         )
     columns = [_column(own, column.tolist()) for column in (array.T if array.ndim == 2 else [array])]
-    return Trace(own, tuple(columns), names, array.ndim)
+    return Trace(own, tuple(columns), names, array.ndim, tuple(column.kind for column in columns))
 
 
 def _column(own: Algebra, values: list[Any]) -> Expression:
