@@ -68,6 +68,8 @@ class Reader:
             case "BinaryExpr":
                 operator = str(view.op).rpartition(".")[2]
                 return self._binary(operator, self.operand(view.left), self.operand(view.right), dtype)
+            case "Ternary" if self._fills_nan(view):
+                return self.values.nan_filled(self.operand(view.truthy), self.operand(view.falsy), dtype)
             case "Ternary":
                 parts = map(self.operand, (view.predicate, view.truthy, view.falsy))
                 return self.values.chosen(*parts, dtype)
@@ -85,12 +87,26 @@ class Reader:
         found = self.read(node)
         if found.mixed:
             raise Untraceable(
-                "it computes with a column that holds both null and NaN in the sample, which a request cannot tell",
-                "Make one of them the other in the sample, by fill_nan(None)",
+                "it computes with a column that may hold both null and NaN, which no request or step can tell",
+                "Make one of them the other before this step, in the sample too, by fill_nan(None)",
             )
         if found.dtype == pl.Date() and found.raw.operation == "leaf":  # a request may hold a time of the day
             return times(self.values, found).date(found)
         return found
+
+    def _fills_nan(self, view: Any) -> bool:
+        """Return whether a choice is what polars makes of `fill_nan`: the value itself where it is null or not NaN."""
+        either = self._traverser.view_expression(view.predicate)
+        if type(either).__name__ != "BinaryExpr" or not str(either.op).endswith(".Or"):
+            return False
+        tests = [self._traverser.view_expression(each) for each in (either.left, either.right)]
+        if any(type(test).__name__ != "Function" for test in tests):
+            return False
+        names = [str(test.function_data[0]) for test in tests]
+        if names != ["BooleanFunction.IsNotNan", "BooleanFunction.IsNull"]:
+            return False
+        tested = [self.operand(test.input[0]).raw for test in tests]
+        return all(raw is self.operand(view.truthy).raw for raw in tested)
 
     def _function(self, view: Any, dtype: Any) -> Nullable:
         data = view.function_data

@@ -255,10 +255,6 @@ def _outside(column: Nullable) -> Expression:
     """Return a column as pandas and numpy hold it: an integer or a boolean that may be null is a float."""
     values = _tracing.get().values
     found = values.value(column)
-    if column.mixed:
-        raise Untraceable("it hands a column on that holds both null and NaN in the sample")
-    if column.null is not None and not column.finite:
-        return found
     if column.null is not None and found.kind.name in (INTEGER, BOOLEAN):
         return values.make("identity", found, kind=FLOAT)
     return found

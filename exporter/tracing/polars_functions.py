@@ -118,18 +118,18 @@ def _arctan2(values: Values, inputs: Sequence[Nullable], _: Sequence[Any], dtype
 def _clip(values: Values, inputs: Sequence[Nullable], more: Sequence[Any], dtype: Any) -> Nullable:
     x, *limits = inputs
     names = [name for name, given in zip(("less", "greater"), more, strict=True) if given]
-    raw, finite, (least, most) = values.value(x), x.finite, x.bounds
+    raw, finite, real, (least, most) = values.value(x), x.finite, x.real, x.bounds
     for name, limit in zip(names, limits, strict=True):
         if x.dtype.is_temporal() or dtype.is_temporal():
             end = values.value(limit)
         else:
             end = values.value(cast(values, limit, dtype))
         raw = values.make("where", values.make(name, raw, end), end, raw, kind=raw.kind)
-        finite = finite and limit.finite
+        finite, real = finite and limit.finite, real and limit.real
         low, high = limit.bounds
         least, most = (max(least, low), max(most, low)) if name == "less" else (min(least, high), min(most, high))
-    null = x.null if x.null is None or not finite else values.own.missing(raw)
-    return Nullable(dtype, raw, null, finite, bounds=(least, most))
+    null = x.null if x.null is None or not real else values.own.missing(raw)
+    return Nullable(dtype, raw, null, finite, filled=real, bounds=(least, most))
 
 
 # Null and NaN
@@ -160,7 +160,7 @@ def _number_test(name: str, of_finite: bool, opposite: bool = False) -> Function
 
     def function(values: Values, inputs: Sequence[Nullable], _: Sequence[Any], dtype: Any) -> Nullable:
         (x,) = inputs
-        if x.finite:
+        if x.finite or (x.real and name == "isnan"):
             return values.truth(values.number(float(of_finite), BOOLEAN), x)
         found = values.make(name, values.value(x))
         return values.truth(values.opposite(found) if opposite else found, x)
@@ -190,8 +190,8 @@ def _extreme(name: str) -> Function:
         found = functools.reduce(
             lambda a, b: values.make(name, a, b, kind=kind_of(dtype)), [values.value(each) for each in inputs]
         )
-        finite, null = all(each.finite for each in inputs), values.all_null(inputs)
-        return Nullable(dtype, found, null, finite)
+        finite, real = all(each.finite for each in inputs), all(each.real for each in inputs)
+        return Nullable(dtype, found, values.all_null(inputs), finite, filled=real)
 
     return function
 

@@ -48,6 +48,7 @@ class Nullable:
     raw: Expression
     null: Expression | None = None
     finite: bool = True
+    filled: bool = False
     clean: bool = True
     low: bool = False
     bounds: Bounds = EVERYWHERE
@@ -55,11 +56,16 @@ class Nullable:
     cells: tuple[Any, ...] | None = None
 
     @property
+    def real(self) -> bool:
+        """Whether no value is NaN: all are finite, or NaN is `filled`."""
+        return self.finite or self.filled
+
+    @property
     def missing(self) -> str:
         """What a missing value is."""
         if self.mixed:
             return BOTH
-        return NULL if self.finite else BOTH if self.null is not None else NAN
+        return NULL if self.real else BOTH if self.null is not None else NAN
 
     @property
     def text(self) -> bool:
@@ -280,16 +286,16 @@ class Values:
             found = self.truth(equal, x, y)
             return found if name == "equal" else self.negation(found)
         a, b = self.value(x), self.value(y)
-        if name == "less_equal" and not (x.finite and y.finite):  # NaN is above all numbers
+        if name == "less_equal" and not (x.real and y.real):  # NaN is above all numbers
             return self.negation(self.compared("less", y, x))
-        if name == "not_equal" and not (x.finite or y.finite):
+        if name == "not_equal" and not (x.real or y.real):
             return self.negation(self.compared("equal", x, y))
         raw = self.make(name, a, b)
-        if name == "equal" and not (x.finite or y.finite):
+        if name == "equal" and not (x.real or y.real):
             raw = self.either(raw, self.both(self.own.missing(a), self.own.missing(b)))
-        if name == "less" and not y.finite:
+        if name == "less" and not y.real:
             raw = self.either(raw, self.both(self.own.missing(b), self.opposite(self.own.missing(a))))
-        low = name != "not_equal" and x.finite and y.finite
+        low = name != "not_equal" and x.real and y.real
         return self.truth(raw, x, y, low=low)
 
     def alike(self, x: Nullable, y: Nullable) -> Nullable:
@@ -308,18 +314,31 @@ class Values:
         a, b = self.value(yes), self.value(no)
         kind = kind_of(dtype)
         raw = a if a is b else self.make("where", test, a, b, kind=kind)
-        finite, null = yes.finite and no.finite, None
+        finite, real, null = yes.finite and no.finite, yes.real and no.real, None
         if yes.null is not None or no.null is not None:
             nulls = self.is_null(yes), self.is_null(no)
-            null = self.own.missing(raw) if finite else self.make("where", test, *nulls)
+            null = self.own.missing(raw) if real else self.make("where", test, *nulls)
         bounds = min(yes.bounds[0], no.bounds[0]), max(yes.bounds[1], no.bounds[1])
-        return Nullable(dtype, raw, null, finite, bounds=bounds)
+        return Nullable(dtype, raw, null, finite, filled=real, bounds=bounds)
 
     def filled(self, x: Nullable, filling: Nullable, dtype: Any) -> Nullable:
         """Return a value with another one where it is null."""
         if x.null is None:
             return x
         return self.chosen(Nullable(pl.Boolean(), x.null), filling, x, dtype)
+
+    def nan_filled(self, x: Nullable, filling: Nullable, dtype: Any) -> Nullable:
+        """Return a value with another one where it is NaN."""
+        if x.real:
+            return x
+        if filling.null is not None and filling.raw.constant:
+            return dataclasses.replace(x, null=self.own.missing(x.raw), filled=True)
+        nan = self.both(self.own.missing(self.value(x)), self.opposite(self.is_null(x)))
+        found = self.chosen(Nullable(pl.Boolean(), nan), filling, x, dtype)
+        if not filling.real:
+            return found
+        null = None if found.null is None else self.own.missing(found.raw)
+        return dataclasses.replace(found, null=null, filled=True)
 
     # Integers
 

@@ -84,7 +84,7 @@ def trace(
 
 
 def polars_kind(known: PolarsType | None, single: bool) -> Kind:
-    """Return the kind of a column of a table of polars: of a known type, or of floats that a step of scikit-learn made."""
+    """Return the kind of a column of a table of polars; one of no known type holds floats of scikit-learn."""
     from triton_regressors.exporter.tracing.polars_frames import kind_of, of_numpy
 
     known = of_numpy(single) if known is None else known

@@ -12,7 +12,9 @@ import polars.selectors as cs
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.exporter.tracing.own_code_polars import MODELS, rides
 from tests.exporter.tracing.plans import Traced
+from triton_regressors.exporter.compile import compile_estimator
 
 ROWS = 400
 CITIES = ["Bonn", "Köln ", " ulm", "San-Remo", ""]
@@ -338,3 +340,12 @@ def test_strings(name: str) -> None:
 @pytest.mark.parametrize("name", NEAR)
 def test_last_digits(name: str) -> None:
     compare(NEAR[name], table(), lambda x, y: assert_allclose(x, y, rtol=1e-12, atol=1e-12))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name: str) -> None:
+    X, y = rides()
+    model = MODELS[name]().fit(X, y)
+    compilation = compile_estimator(model, sample=X)
+    assert compilation.report.within, compilation.report.cause
+    assert all(np.isfinite(parity.max_error) for parity in compilation.report.judged.values())
