@@ -355,15 +355,22 @@ def _put_expressions(active: Patches) -> None:
             raise Untraceable(f"it calls numpy.{ufunc.__name__} with an expression of polars", "Use its methods")
         return getattr(self, name)()
 
-    def no_list(self: Any, *_: Any) -> Any:
-        raise Untraceable("it takes the values of a column into Python", "Use expressions of polars")
+    def refusing(reason: str, instead: str) -> Callable[..., Any]:
+        def method(*_: Any, **__: Any) -> Any:
+            raise Untraceable(reason, instead)
 
+        return method
+
+    in_python = refusing("it takes the values of a column into Python", "Use expressions of polars")
+    branch = refusing("it decides by the values of a column (if, and, or, not)", "Use pl.when(…).then(…).otherwise(…)")
     active.put(pl.Expr, "to_numpy", to_numpy)
     active.put(pl.Expr, "__array__", lambda self, *_, **__: to_numpy(self))
     active.put(pl.Expr, "__array_ufunc__", array_ufunc)
     active.put(pl.Expr, "to_frame", lambda self, name=None: one(self if name is None else self.alias(name)))
-    active.put(pl.Expr, "to_list", no_list)
-    active.put(pl.Expr, "__iter__", no_list)
+    active.put(pl.Expr, "to_list", in_python)
+    active.put(pl.Expr, "__iter__", in_python)
+    active.put(pl.Expr, "__bool__", branch)
+    active.put(pl.Expr, "__getitem__", refusing("it takes single values of a column", "Use expressions of polars"))
 
 
 def of_numpy(single: bool) -> PolarsType:

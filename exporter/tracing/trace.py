@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,13 +75,13 @@ def trace(
             warnings.simplefilter("ignore")
             return _read(own, function(given), rows)
     except Untraceable as error:
-        raise NotTraced(_sentence(error, str(error), error.instead)) from error
+        raise NotTraced(_sentence(error, str(error), error.instead or _of_polars(error, leaves, names))) from error
     except Exception as error:
         if not place(error) or isinstance(error, NotFittedError):
             raise
         text = str(error).splitlines()[0].rstrip(".") if str(error) else ""
         reason = f"it raises {type(error).__name__}{f' ({text})' if text else ''} on a table whose values are not known"
-        raise NotTraced(_sentence(error, reason, "")) from error
+        raise NotTraced(_sentence(error, reason, _of_polars(error, leaves, names))) from error
 
 
 def polars_kind(known: PolarsType | None, single: bool) -> Kind:
@@ -113,6 +114,14 @@ def _sentence(error: BaseException, reason: str, instead: str) -> str:
     where = place(error)
     said = f"{where} cannot be traced: {reason}" if where else f"it cannot be traced: {reason}"
     return f"{said}. {instead}" if instead else said
+
+
+def _of_polars(error: Exception, leaves: Sequence[Expression], names: Sequence[Any] | None) -> str:
+    """Return what to do for code that may take tables of polars and was given one of pandas; or nothing."""
+    given = names is None or any(leaf.kind.polars is not None for leaf in leaves)
+    if given or "polars" not in sys.modules or not (isinstance(error, AttributeError) or "Expr" in str(error)):
+        return ""
+    return "If it takes a DataFrame of polars, give a DataFrame of polars as sample"
 
 
 def _read(own: Algebra, result: Any, rows: int) -> Trace:
