@@ -310,7 +310,7 @@ def holds_cells(value: Any) -> bool:
     """Return whether a value is a cell, or an array, a column, a table or a sequence that holds one."""
     if isinstance(value, Cell):
         return True
-    if isinstance(value, Cells):
+    if isinstance(value, Cells) or hasattr(value, "traced_columns"):  # the second is a table of polars
         return True
     if isinstance(value, np.ndarray):
         return value.dtype == object and any(isinstance(element, Cell) for element in value.ravel().tolist())

@@ -182,7 +182,7 @@ def _array_maker(original: Callable[..., Any]) -> Callable[..., Any]:
     def function(value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         if not holds_cells(value):
             return original(value, dtype, *args, **kwargs)
-        if hasattr(value, "iloc"):
+        if hasattr(value, "iloc") or hasattr(value, "traced_columns"):
             found = unframed(value)
         else:
             found = as_cells(value if isinstance(value, np.ndarray) else numpy_functions.stacked(value))

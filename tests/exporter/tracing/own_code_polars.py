@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import polars.selectors as cs
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.impute import SimpleImputer
@@ -200,6 +200,27 @@ class Scaled(TransformerMixin, BaseEstimator):
             ((pl.col(name) - self.mean_[name]) / self.std_[name]).clip(-2, 2).alias(f"{name}_z")
             for name in self.columns
         )
+
+
+class Residual(RegressorMixin, BaseEstimator):
+    """A linear model, and a forest of what it leaves."""
+
+    def fit(self, X, y):
+        self.linear_ = Ridge().fit(self.columns(X), y)
+        rest = y - self.linear_.predict(self.columns(X))
+        self.forest_ = RandomForestRegressor(8, max_depth=4, random_state=0).fit(np.asarray(self.columns(X)), rest)
+        return self
+
+    @staticmethod
+    def columns(X):
+        return X.select("km", "riders", pl.col("minutes").fill_null(0).log1p())
+
+    def predict(self, X):
+        table = self.columns(X)
+        return self.linear_.predict(table) + self.forest_.predict(np.asarray(table))
+
+
+MODELS["Residual"] = Residual
 
 
 def ratio(df):
