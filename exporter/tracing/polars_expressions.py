@@ -71,8 +71,8 @@ class Reader:
             case "Ternary" if self._fills_nan(view):
                 return self.values.nan_filled(self.operand(view.truthy), self.operand(view.falsy), dtype)
             case "Ternary":
-                parts = map(self.operand, (view.predicate, view.truthy, view.falsy))
-                return self.values.chosen(*parts, dtype)
+                condition, yes, no = map(self.operand, (view.predicate, view.truthy, view.falsy))
+                return self.values.chosen(condition, yes, no, dtype)
             case "Cast":
                 return cast(self.values, self.operand(view.expr), view.dtype, wraps=view.options == 2)
             case "Function":

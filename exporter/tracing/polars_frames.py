@@ -15,19 +15,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from triton_regressors.exporter.lowering.polars_tables import NAN, PolarsType
+from triton_regressors.exporter.lowering.polars_tables import NAN, NULL, PolarsType
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.cells import Cell, as_cells, holds_cells, of
-from triton_regressors.exporter.tracing.expressions import BOOLEAN, FLOAT, INTEGER, SINGLE, Expression, Kind
+from triton_regressors.exporter.tracing.expressions import (
+    BOOLEAN,
+    DATE,
+    FLOAT,
+    INTEGER,
+    SINGLE,
+    TEXT,
+    Expression,
+    Kind,
+)
 from triton_regressors.exporter.tracing.frames import frame
 from triton_regressors.exporter.tracing.numpy_functions import unframed
 from triton_regressors.exporter.tracing.patches import Patches, own_globals, patches
-from triton_regressors.exporter.tracing.polars_expressions import Reader
-from triton_regressors.exporter.tracing.polars_values import Nullable, Values, kind_of
+from triton_regressors.exporter.tracing.polars_plans import TAG, Tracing
+from triton_regressors.exporter.tracing.polars_values import Nullable, kind_of
 from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
-
-TAG = "\0traced "
-"""Begins the names of columns without values, which a number follows."""
 
 PLANNED = frozenset(
     {
@@ -61,90 +67,10 @@ PLANNED = frozenset(
 )
 """Attributes of DataFrames that polars makes of plans, or of the names and types of columns."""
 
-ROWS_CHANGED = {
-    "Filter": "keeps the rows for which a condition holds",
-    "Slice": "keeps some of the rows",
-    "Distinct": "keeps distinct rows",
-    "Sort": "sorts the rows",
-    "GroupBy": "groups the rows",
-    "Union": "puts tables below each other",
-    "MergeSorted": "merges tables",
-}
-
-DTYPES = {FLOAT: pl.Float64(), SINGLE: pl.Float32(), INTEGER: pl.Int64(), BOOLEAN: pl.Boolean()}
-"""The types that polars gives numbers of numpy."""
+DTYPES = {FLOAT: pl.Float64(), SINGLE: pl.Float32(), INTEGER: pl.Int64(), BOOLEAN: pl.Boolean(), TEXT: pl.String()}
+"""The types that polars gives numbers and strings of numpy and pandas."""
 
 _tracing: ContextVar[Tracing] = ContextVar("tracing")
-
-
-class Tracing:
-    """The columns of one trace, by the numbers of their tags; `rows` is the number of rows of its tables."""
-
-    def __init__(self, algebra: Algebra, rows: int) -> None:
-        self.values, self.rows = Values(algebra), rows
-        self._columns: list[Nullable] = []
-
-    def tag(self, column: Nullable) -> Any:
-        """Return a column as a Series without values, whose name refers to it."""
-        self._columns.append(column)
-        return pl.Series(f"{TAG}{len(self._columns) - 1}", [None] * self.rows, dtype=column.dtype)
-
-    def tagged(self, name: str) -> Nullable | None:
-        """Return the column that a name refers to; None for any other name."""
-        return self._columns[int(name.removeprefix(TAG))] if name.startswith(TAG) else None
-
-    def read(self, plan: Any) -> dict[str, Nullable]:
-        """Return the columns of a plan."""
-        try:
-            traverser = plan._ldf.visit()
-        except NotImplementedError as error:
-            raise Untraceable(f"it uses {error} of LazyFrames, which is not traced") from None
-        found = self._node(traverser)
-        return {name: found[name] for name in plan.collect_schema().names()}
-
-    def _node(self, traverser: Any) -> dict[str, Nullable]:
-        """Return the columns of a node of a plan."""
-        try:
-            view = traverser.view_current_node()
-        except NotImplementedError as error:
-            raise Untraceable(f"it uses {error} of tables, which is not traced") from None
-        name, here, inputs = type(view).__name__, traverser.get_node(), traverser.get_inputs()
-        if name == "DataFrameScan":
-            return self._scanned(pl.DataFrame._from_pydf(view.df), view)
-        if name == "MapFunction":
-            raise Untraceable(f"it calls {view.function[0]}, which is not traced")
-        if name == "Join":
-            raise Untraceable("it joins tables by their rows", "Use replace_strict with a dictionary to look values up")
-        if name in ROWS_CHANGED:
-            raise Untraceable(f"it {ROWS_CHANGED[name]}", "An entry answers every row that it is sent, in order")
-        if name not in ("Select", "HStack", "SimpleProjection", "HConcat", "Cache"):
-            raise Untraceable(f"it uses {name} of tables, which is not traced")
-        below: dict[str, Nullable] = {}
-        for node in inputs:
-            traverser.set_node(node)
-            below |= self._node(traverser)
-        if name in ("Select", "HStack"):
-            reader = Reader(self.values, traverser, below, self.tagged)
-            traverser.set_node(inputs[0])
-            made = {
-                each.output_name: reader.read(each.node) for each in (view.expr if name == "Select" else view.exprs)
-            }
-            if any(column.cells is not None for column in made.values()):
-                raise Untraceable("it makes a column of values of its own, one for each row")
-            below = made if name == "Select" else {**below, **made}
-        traverser.set_node(here)
-        return below
-
-    def _scanned(self, table: Any, view: Any) -> dict[str, Nullable]:
-        if table.height != self.rows or getattr(view, "selection", None) is not None:
-            raise Untraceable("it takes another number of rows than it is given, or constants alone")
-        found: dict[str, Nullable] = {}
-        for column in table.get_columns():
-            known = self.tagged(column.name)
-            if known is None:
-                raise Untraceable("it takes rows of a table of its own")
-            found[column.name] = known
-        return found
 
 
 class Table(pl.DataFrame):
@@ -191,7 +117,9 @@ class Table(pl.DataFrame):
         """Return all columns."""
         return [self.get_column(name) for name in self.columns]
 
-    iter_columns = get_columns
+    def iter_columns(self) -> Iterator[Any]:
+        """Return all columns."""
+        return iter(self.get_columns())
 
     def to_series(self, index: int = 0) -> Any:
         """Return a column by its place."""
@@ -275,10 +203,12 @@ def polars_patched(function: Any, algebra: Algebra, rows: int) -> Iterator[Traci
                     active.put(pl.LazyFrame, name, _collect(getattr(pl.LazyFrame, name)))
             _put_expressions(active)
             active.put(pl.DataFrame, "__init__", _of_columns(pl.DataFrame.__init__))
-            concat = _concat(pl.concat)
+            others = {"concat": _concat(pl.concat), "from_pandas": _from_pandas(pl.from_pandas)}
+            replacements = {id(getattr(pl, name)): other for name, other in others.items()}
             for names in own_globals(function):
-                active.put_in(names, {id(pl.concat): concat})
-            active.put(pl, "concat", concat)
+                active.put_in(names, replacements)
+            for name, other in others.items():
+                active.put(pl, name, other)
             yield tracing
     finally:
         _tracing.reset(token)
@@ -310,15 +240,35 @@ def _of_columns(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of_cells(value: Any) -> Any:
     """Return an array of cells as a column, whose missing numbers are NaN."""
-    tracing, cells = _tracing.get(), np.asarray(unframed(value), dtype=object).tolist()
-    found = {id(expression): expression for expression in map(tracing.values.own.expression, _in_order(cells))}
+    return pl.lit(_tracing.get().tag(_column_of(value, NAN)))
+
+
+def _from_pandas(original: Callable[..., Any]) -> Callable[..., Any]:
+    def function(data: Any, *args: Any, nan_to_null: bool = True, **kwargs: Any) -> Any:
+        if not holds_cells(data) or not hasattr(data, "columns"):
+            return original(data, *args, nan_to_null=nan_to_null, **kwargs)
+        missing = NULL if nan_to_null else NAN
+        return Table({str(name): _column_of(data[name], missing) for name in data.columns})
+
+    return function
+
+
+def _column_of(value: Any, missing: str) -> Nullable:
+    """Return an array or a column of cells as a column of polars, in which a missing number is null or NaN."""
+    values, cells = _tracing.get().values, np.asarray(unframed(value), dtype=object).tolist()
+    found = {id(expression): expression for expression in map(values.own.expression, _in_order(cells))}
     if len(found) != 1:
         raise Untraceable("it makes a column of values that depend on the place of a row")
     (expression,) = found.values()
-    if expression.kind.name not in DTYPES:
-        raise Untraceable(f"it makes a column of polars of {expression.kind.name} cells")
-    whole = expression.kind.name in (INTEGER, BOOLEAN)
-    return pl.lit(tracing.tag(Nullable(DTYPES[expression.kind.name], expression, finite=whole)))
+    kind = expression.kind
+    if kind.name in (INTEGER, BOOLEAN):
+        return Nullable(DTYPES[kind.name], expression)
+    if kind.name == DATE:
+        dtype = pl.Datetime({"ns": "ns", "us": "us"}.get(kind.unit or "us", "ms"), kind.zone)  # type: ignore[arg-type]
+        return values.column(expression, PolarsType(dtype, NULL))
+    if kind.name not in DTYPES:
+        raise Untraceable(f"it makes a column of polars of {kind.name} cells")
+    return values.column(expression, PolarsType(DTYPES[kind.name], missing if kind.number else NULL))
 
 
 def _in_order(cells: Sequence[Any]) -> list[Any]:
@@ -343,7 +293,7 @@ def _concat(original: Callable[..., Any]) -> Callable[..., Any]:
 def _put_expressions(active: Patches) -> None:
     """Have columns, which are expressions, answer what Series do, and functions of numpy."""
 
-    def one(self: Any) -> Table:
+    def one(self: Any) -> Any:
         return Table({}).select(self)
 
     def to_numpy(self: Any, **_: Any) -> Any:
@@ -361,7 +311,10 @@ def _put_expressions(active: Patches) -> None:
 
         return method
 
-    in_python = refusing("it takes the values of a column into Python", "Use expressions of polars")
+    in_python = refusing(
+        "it takes the values of a column of polars into Python",
+        "Use expressions, and give a DataFrame of polars as sample if the function takes one",
+    )
     branch = refusing("it decides by the values of a column (if, and, or, not)", "Use pl.when(…).then(…).otherwise(…)")
     active.put(pl.Expr, "to_numpy", to_numpy)
     active.put(pl.Expr, "__array__", lambda self, *_, **__: to_numpy(self))
@@ -373,9 +326,10 @@ def _put_expressions(active: Patches) -> None:
     active.put(pl.Expr, "__getitem__", refusing("it takes single values of a column", "Use expressions of polars"))
 
 
-def of_numpy(single: bool) -> PolarsType:
-    """Return the type of a column of floats that scikit-learn makes of an array: its missing values are NaN."""
-    return PolarsType(DTYPES[SINGLE if single else FLOAT], NAN)
+def kind_in_polars(known: PolarsType | None, single: bool) -> Kind:
+    """Return the kind of a column; one of no known type holds the floats of an array, of which NaN is missing."""
+    known = PolarsType(DTYPES[SINGLE if single else FLOAT], NAN) if known is None else known
+    return kind_of(known.dtype, known)
 
 
 def polars_table(tracing: Tracing, names: Sequence[str], leaves: Sequence[Expression]) -> Table:

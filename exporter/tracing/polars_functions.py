@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -256,34 +256,45 @@ def _cells(value: Nullable) -> list[Any]:
     return list(value.cells)
 
 
-def _replaced(values: Values, inputs: Sequence[Nullable], _: Sequence[Any], dtype: Any) -> Nullable:
-    """Return what a table has for a number, and the default, or the number itself, for any other."""
+def _replace(values: Values, inputs: Sequence[Nullable], _: Sequence[Any], dtype: Any) -> Nullable:
+    return _replaced(values, inputs[0], inputs[1:3], inputs[0], dtype)
+
+
+def _replace_strict(values: Values, inputs: Sequence[Nullable], _: Sequence[Any], dtype: Any) -> Nullable:
     x, old, new, *default = inputs
+    return _replaced(values, x, (old, new), default[0] if default else values.literal(dtype, None), dtype)
+
+
+def _replaced(values: Values, x: Nullable, lists: Sequence[Nullable], base: Nullable, dtype: Any) -> Nullable:
+    """Return what a table has for a number, and the value of `base` for any other."""
+    old, new = lists
     inner = getattr(old.dtype, "inner", None) or old.dtype
     keys, cells = [plain(cell, inner) for cell in _cells(old)], _cells(new)
     news = cells * len(keys) if len(cells) == 1 else cells
-    if is_text(dtype):
-        return _named(values, x, keys, news, default, dtype)
-    entries = dict(
-        zip(keys, (math.nan if plain(new, dtype) is None else plain(new, dtype) for new in news), strict=True)
-    )
-    if any(key is not None and key != key for key in entries):
+    if any(isinstance(key, float) and key != key for key in keys):
         raise Untraceable("it replaces NaN by a table", "Use fill_nan")
-    base = default[0] if default else x
-    found, known = _looked_up(values, x, entries), _looked_up(values, x, dict.fromkeys(entries, 1.0), 0.0)
-    numbers = [number for number in entries.values() if number == number]
-    bounds = (min(numbers, default=0.0), max(numbers, default=0.0))
-    table = Nullable(dtype, values.own.cast(found, kind_of(dtype).name), values.own.missing(found), bounds=bounds)
-    if x.null is None and len(numbers) == len(entries):
+    if is_text(dtype):
+        return _named(values, x, keys, news, base, dtype)
+    numbers = [plain(cell, dtype) for cell in news]
+    entries = {key: math.nan if n is None else float(n) for key, n in zip(keys, numbers, strict=True)}
+    known = [entry for entry in entries.values() if entry == entry]
+    least, most = min(known, default=0.0), max(known, default=0.0)
+    nulls, constant = base.null is not None and base.raw.constant, base.constant
+    other = math.nan if nulls or constant is None else float(constant)
+    found = values.own.cast(_looked_up(values, x, entries, other), kind_of(dtype).name)
+    table = Nullable(dtype, found, values.own.missing(found), bounds=(np.fmin(least, other), np.fmax(most, other)))
+    if nulls or constant is not None:
+        never = constant is not None and len(known) == len(entries)
+        return dataclasses.replace(table, null=None) if never else table
+    if x.null is None and len(known) == len(entries):
         table = dataclasses.replace(table, null=None)
-    if len(numbers) == len(entries) and None not in entries and base.null is None and base.constant is not None:
-        table = dataclasses.replace(table, null=None)
-    return values.chosen(
-        Nullable(pl.Boolean(), values.make("not_equal", known, values.number(0.0, FLOAT))), table, base, dtype
+    within = values.make(
+        "not_equal", _looked_up(values, x, dict.fromkeys(entries, 1.0), 0.0), values.number(0.0, FLOAT)
     )
+    return values.chosen(Nullable(pl.Boolean(), within), table, cast(values, base, dtype), dtype)
 
 
-def _looked_up(values: Values, x: Nullable, entries: dict[Any, float], other: float = math.nan) -> Expression:
+def _looked_up(values: Values, x: Nullable, entries: Mapping[Any, float], other: float) -> Expression:
     """Return the entry of a number in a table; that of None for null, and another one for any other number."""
     known = {float(key): entry for key, entry in entries.items() if key is not None}
     keys = np.array(sorted(known), dtype=np.float64)
@@ -292,20 +303,18 @@ def _looked_up(values: Values, x: Nullable, entries: dict[Any, float], other: fl
     return values.own.graph.make("lookup", values.value(x), keys, table, kind=Kind(FLOAT))
 
 
-def _named(
-    values: Values, x: Nullable, keys: list[Any], news: list[Any], default: Sequence[Nullable], dtype: Any
-) -> Nullable:
+def _named(values: Values, x: Nullable, keys: list[Any], news: list[Any], base: Nullable, dtype: Any) -> Nullable:
     """Return the string that a table has for a number."""
-    names = tuple(dict.fromkeys(new for new in news if new is not None))
-    other = math.nan
-    if default and default[0].constant is not None:
-        names = tuple(dict.fromkeys((*names, str(default[0].constant))))
-        other = float(names.index(str(default[0].constant)))
-    elif default and default[0].dtype != pl.Null() and default[0].null is None:
+    names = [new for new in news if new is not None]
+    if base.constant is not None:
+        names.append(str(base.constant))
+    elif base.null is None or not base.raw.constant:
         raise Untraceable("it replaces numbers by strings, and others by a column")
+    names = list(dict.fromkeys(names))
+    other = math.nan if base.constant is None else float(names.index(str(base.constant)))
     entries = {key: math.nan if new is None else float(names.index(new)) for key, new in zip(keys, news, strict=True)}
     number = _looked_up(values, x, entries, other)
-    return values.of_text(dtype, values.own.graph.make("text_of", number, names, kind=kind_of(dtype)))
+    return values.of_text(dtype, values.own.graph.make("text_of", number, tuple(names), kind=kind_of(dtype)))
 
 
 def _cut(values: Values, inputs: Sequence[Nullable], more: Sequence[Any], dtype: Any) -> Nullable:
@@ -354,8 +363,8 @@ FUNCTIONS: dict[str, Function] = {
     "sum_horizontal": _sum,
     "mean_horizontal": _mean,
     "IsIn": _is_in,
-    "replace": _replaced,
-    "replace_strict": _replaced,
+    "replace": _replace,
+    "replace_strict": _replace_strict,
     "cut": _cut,
 }
 """The functions by their names in plans of polars."""

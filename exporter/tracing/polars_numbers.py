@@ -46,7 +46,7 @@ def arithmetic(values: Values, operator: str, x: Nullable, y: Nullable, dtype: A
         found = values.computed(dtype, own.binary(name, a, b), x, y, bounds=_bounds(name, x, y))
         return values.wrapped(found)
     if dtype.is_integer() and operator in ("FloorDivide", "Modulus"):
-        zero = values.make("equal", b, values.number(0.0))
+        zero: Expression | None = values.make("equal", b, values.number(0.0))
         if y.constant is not None:
             zero = None if y.constant else values.number(1.0, BOOLEAN)
         name = "floor_divide" if operator == "FloorDivide" else "remainder"

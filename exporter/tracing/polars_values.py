@@ -7,6 +7,7 @@ wrap around in their own width.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -190,19 +191,13 @@ class Values:
 
     def any_null(self, values: Sequence[Nullable]) -> Expression | None:
         """Return where one of some values is null."""
-        found: Expression | None = None
-        for null in dict.fromkeys(value.null for value in values if value.null is not None):
-            found = null if found is None else self.either(found, null)
-        return found
+        nulls = dict.fromkeys(value.null for value in values if value.null is not None)
+        return functools.reduce(self.either, nulls) if nulls else None
 
     def all_null(self, values: Sequence[Nullable]) -> Expression | None:
         """Return where all values are null."""
-        if any(value.null is None for value in values):
-            return None
-        found: Expression | None = None
-        for value in values:
-            found = value.null if found is None else self.both(found, value.null)
-        return found
+        nulls = [value.null for value in values if value.null is not None]
+        return functools.reduce(self.both, nulls) if len(nulls) == len(values) else None
 
     def is_null(self, value: Nullable) -> Expression:
         """Return where a value is null."""

@@ -86,10 +86,9 @@ def trace(
 
 def polars_kind(known: PolarsType | None, single: bool) -> Kind:
     """Return the kind of a column of a table of polars; one of no known type holds floats of scikit-learn."""
-    from triton_regressors.exporter.tracing.polars_frames import kind_of, of_numpy
+    from triton_regressors.exporter.tracing.polars_frames import kind_in_polars
 
-    known = of_numpy(single) if known is None else known
-    return kind_of(known.dtype, known)
+    return kind_in_polars(known, single)
 
 
 @contextlib.contextmanager
@@ -97,17 +96,25 @@ def _given(
     function: Any, own: Algebra, rows: int, leaves: Sequence[Expression], names: Sequence[Any] | None
 ) -> Iterator[Any]:
     """Yield the table that a function is given: an array, or a DataFrame of pandas or polars."""
-    if names is not None and any(leaf.kind.polars is not None for leaf in leaves):
+    if "polars" in sys.modules:
         from triton_regressors.exporter.tracing.polars_frames import polars_patched, polars_table
 
         with polars_patched(function, own, rows) as tracing:
-            yield polars_table(tracing, names, leaves)
+            if names is not None and any(leaf.kind.polars is not None for leaf in leaves):
+                yield polars_table(tracing, names, leaves)
+            else:
+                yield _of_cells(rows, leaves, names)
         return
+    yield _of_cells(rows, leaves, names)
+
+
+def _of_cells(rows: int, leaves: Sequence[Expression], names: Sequence[Any] | None) -> Any:
+    """Return an array of cells, or a DataFrame of pandas if it has names."""
     table = np.empty((rows, len(leaves)), dtype=object)
     for column, leaf in enumerate(leaves):
         for row in range(rows):
             table[row, column] = Cell(leaf, row)
-    yield as_cells(table) if names is None else frame(names, table)
+    return as_cells(table) if names is None else frame(names, table)
 
 
 def _sentence(error: BaseException, reason: str, instead: str) -> str:

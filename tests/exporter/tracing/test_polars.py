@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import polars.selectors as cs
 import pytest
@@ -14,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.exporter.tracing.own_code_polars import MODELS, rides
 from tests.exporter.tracing.plans import Traced
+from tests.exporter.tracing.test_frames import table as of_pandas
 from triton_regressors.exporter.compile import compile_estimator
 
 ROWS = 400
@@ -311,13 +313,22 @@ NEAR: dict[str, Case] = {
 """Functions whose last digits may differ."""
 
 
+FROM_PANDAS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "numbers": lambda t: pl.from_pandas(t).select(x=pl.col("a") / 3, y=pl.col("c").fill_null(-1), z=pl.col("k") // 2),
+    "nan": lambda t: pl.from_pandas(t, nan_to_null=False).select(x=pl.col("c").fill_nan(2), y=pl.col("c") > 1),
+    "strings": lambda t: pl.from_pandas(t).select(x=pl.col("city").str.len_chars(), y=pl.col("city") == "Bonn"),
+    "and back": lambda t: pl.from_pandas(t).select(pl.col("a") * 2, pl.col("c").is_null()).to_pandas() * 2,
+}
+"""Functions that take a table of pandas and compute in polars."""
+
+
 def values(found: Any) -> np.ndarray:
     if isinstance(found, pl.DataFrame):
         found = found.select(pl.all().cast(pl.Float64)).to_numpy()
     return np.asarray(found, dtype=np.float64)
 
 
-def compare(function: Case, rows: pl.DataFrame, same: Callable[..., None] = assert_array_equal) -> None:
+def compare(function: Any, rows: Any, same: Callable[..., None] = assert_array_equal) -> None:
     expected = function(rows)
     traced = Traced(function, rows)
     same(traced.transform(rows), values(expected))
@@ -343,6 +354,11 @@ def test_strings(name: str) -> None:
 @pytest.mark.parametrize("name", NEAR)
 def test_last_digits(name: str) -> None:
     compare(NEAR[name], table(), lambda x, y: assert_allclose(x, y, rtol=1e-12, atol=1e-12))
+
+
+@pytest.mark.parametrize("name", FROM_PANDAS)
+def test_tables_of_pandas_computed_in_polars(name: str) -> None:
+    compare(FROM_PANDAS[name], of_pandas())
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
     "numpy's function of two": (lambda t: t.select(np.hypot(pl.col("a"), pl.col("b"))), ("numpy.hypot",)),
     "dummies": (lambda t: t.select("city").to_dummies(), ("DataFrame.to_dummies", "Use select")),
     "rows in Python": (lambda t: list(t.iter_rows()), ("DataFrame.iter_rows",)),
-    "values in Python": (lambda t: t["a"].to_list(), ("into Python", "expressions of polars")),
+    "values in Python": (lambda t: t["a"].to_list(), ("into Python", "Use expressions")),
     "branch": (lambda t: t if t["a"].is_null().any() else t.select("a"), ("decides by the values", "pl.when")),
     "single value": (lambda t: t.select(a - t["a"][0]), ("single values",)),
     "operators of tables": (lambda t: t.select("a", "b") * 2, ("whole tables", "pl.all() * 2")),
