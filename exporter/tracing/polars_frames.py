@@ -37,32 +37,11 @@ from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
 
 PLANNED = frozenset(
     {
-        *(
-            "with_columns",
-            "with_columns_seq",
-            "select",
-            "select_seq",
-            "drop",
-            "rename",
-            "cast",
-            "fill_null",
-            "fill_nan",
-        ),
-        *(
-            "pipe",
-            "lazy",
-            "columns",
-            "schema",
-            "collect_schema",
-            "dtypes",
-            "width",
-            "height",
-            "shape",
-            "get_column_index",
-        ),
+        *("with_columns", "with_columns_seq", "select", "select_seq", "drop", "rename", "cast", "fill_null"),
+        *("fill_nan", "pipe", "lazy", "columns", "schema", "collect_schema", "dtypes", "width", "height", "shape"),
         *("filter", "sort", "unique", "drop_nulls", "drop_nans", "group_by", "join", "shift", "interpolate", "explode"),
         *("mean", "sum", "min", "max", "median", "std", "var", "quantile", "reverse", "remove", "unpivot", "pivot"),
-        *("sum_horizontal", "mean_horizontal", "min_horizontal", "max_horizontal", "flags", "match_to_schema"),
+        *("sum_horizontal", "mean_horizontal", "min_horizontal", "max_horizontal", "flags", "get_column_index"),
     }
 )
 """Attributes of DataFrames that polars makes of plans, or of the names and types of columns."""

@@ -253,3 +253,38 @@ MODELS["two_functions"] = lambda: make_pipeline(
     FunctionTransformer(lambda df: df.select("km", pl.col("ratio").fill_null(0), x=pl.col("age").is_null())),
     Ridge(),
 )
+
+
+# Functions of pandas' tables of houses
+
+
+def house_numbers(df):
+    area, age = pl.col("area"), pl.col("age")
+    return pl.from_pandas(df).select(
+        ((area + pl.col("basement")) / pl.col("rooms")).alias("per_room"),
+        pl.when(age.is_null()).then(-1).when(age > 40).then(age * 2).otherwise(age // 3).alias("age"),
+        pl.mean_horizontal("area", "basement", "age").alias("mean"),
+        (pl.col("garden") | (area > 120)).cast(pl.Int8).alias("roomy"),
+        (pl.col("built") % 100).cast(pl.Int8) * 2,
+    )
+
+
+def house_calendar(df):
+    sold = pl.col("sold").dt
+    return pl.from_pandas(df).select(
+        sold.year().alias("year"),
+        (sold.weekday() >= 6).alias("weekend"),
+        sold.week().alias("week"),
+        (sold.month() * 31 + sold.day()).alias("wraps"),
+        (pl.col("sold") - pl.col("listed")).dt.total_days().alias("on_market"),
+        sold.truncate("1mo").dt.ordinal_day().alias("month"),
+    )
+
+
+def house_words(df):
+    return pl.from_pandas(df).select(
+        pl.col("district").str.strip_chars().str.to_lowercase(),
+        pl.col("quality").replace_strict({"Ex": 5, "Gd": 4, "TA": 3}, default=1).alias("score"),
+        pl.col("seller").str.starts_with("Dr").alias("doctor"),
+        pl.col("area").cut([60.0, 110.0], labels=["small", "medium", "large"]).cast(pl.String).alias("size"),
+    )

@@ -178,6 +178,9 @@ EXACT: dict[str, Case] = {
     "numpy of columns": lambda t: np.column_stack([t["a"], np.where(t["k"].to_numpy() > 1, t["a"].to_numpy(), 0.0)]),
     "numpy of a table": lambda t: np.hstack([np.asarray(t.select("a", "k")), np.clip(t.select("a").to_numpy(), 0, 1)]),
     "a table of columns": lambda t: pl.DataFrame({"x": t["a"] * 2, "y": t["b"], "z": t["a"].to_numpy() ** 2}),
+    "sums of a table": lambda t: t.select(
+        "a", x=t.select("a", "b").sum_horizontal(), y=t.select("k", "i").max_horizontal()
+    ),
     "pandas": lambda t: t.select("a", "b", "i").to_pandas().assign(c=lambda u: u["a"] - u["b"].fillna(0)),
     "shape": lambda t: t.select(pl.lit(float(t.width)).alias("w"), x=a * t.shape[1], y=pl.lit(2)),
 }
