@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.tracing.algebra import Algebra
+from triton_regressors.exporter.tracing.algebra import COMPARING, OPERATORS, Algebra
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, Expression
 from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
 
@@ -129,27 +129,11 @@ def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     return method
 
 
-OPERATORS = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-}
-"""Python's operators as instructions."""
-
 for _operator, _name in OPERATORS.items():
     setattr(Cell, f"__{_operator}__", _binary(_name))
     setattr(Cell, f"__r{_operator}__", _binary(_name, reflected=True))
-for _operator, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():
+for _operator, _name in COMPARING.items():
     setattr(Cell, f"__{_operator}__", _binary(_name))
-Cell.__eq__ = _binary("equal")  # type: ignore[method-assign]
-Cell.__ne__ = _binary("not_equal")  # type: ignore[method-assign]
 for _operator, _name in {"neg": "negative", "abs": "absolute", "invert": "bitwise_not", "pos": "positive"}.items():
     setattr(Cell, f"__{_operator}__", _unary(_name))
 
