@@ -107,7 +107,9 @@ def compile_estimator(
     names = tuple(columns or table_names(estimator, terms.sample) or ())
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:
-        lowered = lower(estimator, terms.sample, missing_strings, terms.ends, kept, types, round_everywhere)
+        lowered = lower(
+            estimator, terms.sample, missing_strings, terms.ends, kept, types, round_everywhere, terms.polars
+        )
         if columns is not None:
             check_count(columns, lowered.profile.n_features, estimator)
         asked = ask(estimator, lowered, terms, types)

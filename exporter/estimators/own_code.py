@@ -19,13 +19,14 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.estimators.strings import MadeStrings, know
 from triton_regressors.exporter.lowering import registry
 from triton_regressors.exporter.lowering.builder import Builder, Value
+from triton_regressors.exporter.lowering.polars_tables import PolarsTables
 from triton_regressors.exporter.lowering.registry import registered_base, traces_own_code
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
 from triton_regressors.exporter.tracing.refusal import Untraceable
 from triton_regressors.exporter.tracing.texts import MadeOf, Texts, made_strings
-from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
+from triton_regressors.exporter.tracing.trace import NotTraced, Trace, polars_kind, trace
 from triton_regressors.tables.values import is_missing
 
 INSTEAD = (
@@ -82,6 +83,7 @@ def lower_function(
     }
     known = MadeOf(made, profile.text, functools.partial(given_values, profile))
     found = trace(function, kinds, list(names) or None, strings, profile.text.digits, known)
+    profile.asks_polars |= x.of_polars and bool(names)
     if len(profile.dtypes):
         own = [feature for feature in x.features if 0 <= feature < profile.n_features]
         features = [feature for feature in own if profile.dtypes[feature] is not None]
@@ -104,7 +106,7 @@ def lower_function(
     for column in texts.closed:
         if x.features and x.features[column] >= 0:
             builder.profile.text.close(x.features[column])
-    asked = _asked(ask or function, names, kinds) if all(kind.number for kind in kinds) else None
+    asked = _asked(ask or function, list(names), kinds) if all(kind.number for kind in kinds) else None
     value = Lowered(builder, x, names).columns(roots, asked, transformer)
     return _marked(value, found, roots, x)
 
@@ -123,9 +125,7 @@ def _origins(text: Expression, texts: Texts, x: Value) -> set[int]:
 
 def _marked(value: Value, found: Trace, roots: Sequence[Expression], x: Value) -> Value:
     """Return the value with what is known of columns that a trace of `x` made: their kinds, strings and names."""
-    kinds = tuple(
-        column.kind if root.operation != "leaf" else None for column, root in zip(found.columns, roots, strict=True)
-    )
+    kinds = tuple(kind if root.operation != "leaf" else None for kind, root in zip(found.kinds, roots, strict=True))
     made = [root.operation not in ("leaf", "made") for root in roots]
     texts = found.algebra.texts
     strings = tuple(
@@ -138,6 +138,7 @@ def _marked(value: Value, found: Trace, roots: Sequence[Expression], x: Value) -
     return dataclasses.replace(
         value,
         names=found.names or (),
+        of_polars=found.of_polars,
         kinds=tuple(a or b for a, b in zip(kinds, old_kinds, strict=True)),
         strings=tuple(b if a is None else a for a, b in zip(strings, old_strings, strict=True)),
     )
@@ -166,10 +167,12 @@ def column_kind(x: Value, column: int, builder: Builder) -> Kind:
     if x.kinds and x.kinds[column] is not None:
         kind: Kind = x.kinds[column]
         return kind
-    feature = x.features[column] if x.features else -1
+    feature, profile = x.features[column] if x.features else -1, builder.profile
+    if x.of_polars:
+        known = profile.polars.types[feature] if feature >= 0 and profile.polars is not None else None
+        return polars_kind(known, x.single)
     if feature < 0:
         return Kind(SINGLE if x.single else FLOAT)
-    profile = builder.profile
     if feature >= profile.n_features:
         return Kind(TEXT, "object")
     dtype = profile.dtypes[feature] if len(profile.dtypes) else None
@@ -235,6 +238,8 @@ def _asked(
         import pandas as pd
 
         table: Any = pd.DataFrame(X, columns=list(names)) if names else X
+        if names and kinds[0].polars is not None:
+            table = PolarsTables(tuple(kind.polars for kind in kinds)).table(table)
         found = np.asarray(function(table), dtype=np.float64)
         return found.reshape(len(X), -1)
 

@@ -7,7 +7,7 @@ An export takes four steps through it: the `Terms` are checked, `ask` asks the e
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from triton_regressors.exporter.evidence.ties import LEFT_OUT, TIES, search_ties
 from triton_regressors.exporter.evidence.verify import Report, verify
 from triton_regressors.exporter.lowering.column_names import in_order
 from triton_regressors.exporter.lowering.lower import Lowered
+from triton_regressors.exporter.lowering.polars_tables import PolarsType, polars_types
 from triton_regressors.exporter.lowering.row_types import RowTypes, boolean_columns
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs
@@ -37,7 +38,10 @@ from triton_regressors.kernels.format.row_profile import RowProfile
 
 @dataclass(frozen=True)
 class Terms:
-    """The rows and limits of an export, as `compile_estimator` takes them; `ends` are the models of quantiles."""
+    """The rows and limits of an export, as `compile_estimator` takes them; `ends` are the models of quantiles.
+
+    `polars` are the types of the columns of a sample that was a DataFrame of polars.
+    """
 
     sample: Any | None
     calibrate: Any | None
@@ -47,6 +51,7 @@ class Terms:
     tolerance: float
     input: str
     ties: str
+    polars: Mapping[str, PolarsType] | None = None
 
     @classmethod
     def checked(
@@ -79,7 +84,8 @@ class Terms:
             calibrate = in_order(calibrate[0], columns, estimator, CALIBRATION), calibrate[1]
         sample = in_order(self.sample, columns, estimator, "The sample")
         profile = in_order(self.profile, columns, estimator, PROFILE)
-        return dataclasses.replace(self, sample=sample, calibrate=calibrate, profile=profile)
+        polars = polars_types(self.sample)
+        return dataclasses.replace(self, sample=sample, calibrate=calibrate, profile=profile, polars=polars)
 
 
 @dataclass(frozen=True)

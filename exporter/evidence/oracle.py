@@ -52,8 +52,9 @@ class Oracle(Tables):
         """Return the answers to a table, as the method `table` returns it."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = ask(self.estimator, table, self._asked)
-            found |= {end: ask(model, table, ("y",))["y"] for end, model in self._quantiles.items()}
+            given = self.as_given(table)
+            found = ask(self.estimator, given, self._asked)
+            found |= {end: ask(model, given, ("y",))["y"] for end, model in self._quantiles.items()}
         own = {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
         return own if self._interval is None else self._interval.added(own)
 
@@ -66,9 +67,9 @@ class Oracle(Tables):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
-                shape = np.shape(ask(self.estimator, self.asked(X[:2]), ("y",))["y"])
+                shape = np.shape(ask(self.estimator, self.as_given(self.asked(X[:2])), ("y",))["y"])
             except Exception:
-                shape = np.shape(ask(self.estimator, self.asked(X), ("y",))["y"])
+                shape = np.shape(ask(self.estimator, self.as_given(self.asked(X)), ("y",))["y"])
         return len(shape) == 2 and shape[1] == 1
 
     def of_matrix(self, X: np.ndarray) -> Answers:

@@ -30,6 +30,7 @@ from triton_regressors.exporter.lowering.row_types import (
     computes_in_float32,
     float32_columns,
     output_names,
+    output_table,
     transformed,
 )
 from triton_regressors.exporter.lowering.soundness import one_line
@@ -72,8 +73,9 @@ class Value:
     `sparse` says that scikit-learn hands the value on as a sparse matrix.
     `rows` are the first rows of a sample with float32 columns as scikit-learn hands them on at this point. Other
     samples leave it None.
-    `names` are the columns' names if scikit-learn hands the value on as a DataFrame. `kinds` and `strings` are known of
-    columns that own code made: the type of each, and the strings whose numbers it holds; None for other columns.
+    `names` are the columns' names if scikit-learn hands the value on as a DataFrame, which is one `of_polars` or of
+    pandas. `kinds` and `strings` are known of columns that own code made: the type of each, and the strings whose
+    numbers it holds; None for other columns.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Value:
     names: tuple[Any, ...] = ()
     kinds: tuple[Any, ...] = ()
     strings: tuple[Any, ...] = ()
+    of_polars: bool = False
 
     @property
     def single(self) -> bool:
@@ -97,7 +100,9 @@ class Value:
             tuple(known[column] for column in chosen) if known else ()
             for known in (x.features, x.names, x.kinds, x.strings)
         )
-        return dataclasses.replace(self, features=features, names=names, kinds=kinds, strings=strings)
+        return dataclasses.replace(
+            self, features=features, names=names, kinds=kinds, strings=strings, of_polars=x.of_polars
+        )
 
 
 KNOWN: tuple[Callable[[Value], tuple[Any, ...]], ...] = (lambda value: value.kinds, lambda value: value.strings)
@@ -153,7 +158,8 @@ class Builder:
         round_everywhere: bool = False,
     ) -> None:
         names = () if profile is None else tuple(profile.names)
-        self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows, names=names)
+        of_polars = profile is not None and profile.polars is not None
+        self.input = Value(INPUT, n_features, tuple(range(n_features)), rows=rows, names=names, of_polars=of_polars)
         self.sums: tuple[str, ...] = ()
         self._round_everywhere = round_everywhere
         self.functions: dict[str, Function] = {}
@@ -202,8 +208,11 @@ class Builder:
         """Return a fitted transformer's output for `x`, even if its `predict` gives something else."""
         z = self._lowered(registry.find_transform(transformer, self.subject(transformer)), transformer, x)["y"]
         rows = z.rows if x.rows is None else transformed(transformer, x.rows)
-        names = z.names if registry.hands_on(transformer) else output_names(transformer)
-        z = dataclasses.replace(z, sparse=makes_sparse(transformer, x.sparse), rows=rows, names=names)
+        names, of_polars = z.names, z.of_polars
+        if not registry.hands_on(transformer):
+            names, of_polars = output_names(transformer), output_table(transformer) == "polars"
+        sparse = makes_sparse(transformer, x.sparse)
+        z = dataclasses.replace(z, sparse=sparse, rows=rows, names=names, of_polars=of_polars)
         return self.rounded(z, self.subject(transformer), float32_columns(rows, z.width))
 
     def _lowered(self, lowering: registry.Lowering, estimator: Any, x: Value) -> dict[str, Value]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.lowering.polars_tables import PolarsTables
 from triton_regressors.exporter.lowering.text_columns import TextColumns
 from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput
 from triton_regressors.tables.dates import UNITS
@@ -37,9 +38,10 @@ class Profile:
     `read` are the features that some estimator or transformer is given. `unread` are the features that are not inputs;
     they are known once the model is lowered.
     `names` are the features' names, if they have any. `dtypes` are those of a sample's columns, if there is one, and
-    `kept` those that features have in every table that is asked, because own code may depend on them. `given` returns
-    the values of a feature in the user's sample, if there is one. `lacking` is the error to raise if the estimator
-    alone does not say enough; the record then only says which features are strings.
+    `kept` those that features have in every table that is asked, because own code may depend on them. `polars` holds
+    the types of a sample that is a DataFrame of polars, and `asks_polars` says that own code takes such tables. `given`
+    returns the values of a feature in the user's sample, if there is one. `lacking` is the error to raise if the
+    estimator alone does not say enough; the record then only says which features are strings.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class Profile:
         self.names: Sequence[str] = ()
         self.dtypes: Sequence[Any] = ()
         self.kept: dict[int, Any] = {}
+        self.polars: PolarsTables | None = None
+        self.asks_polars = False
         self.given = given
         self.lacking: ExportError | None = None
 

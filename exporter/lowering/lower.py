@@ -17,6 +17,7 @@ from triton_regressors.exporter.lowering.decision_tables import tabulate
 from triton_regressors.exporter.lowering.estimator import INNER_ESTIMATORS, table_names
 from triton_regressors.exporter.lowering.input_columns import Profile, with_integers
 from triton_regressors.exporter.lowering.memory import hand_back
+from triton_regressors.exporter.lowering.polars_tables import PolarsTables, PolarsType
 from triton_regressors.exporter.lowering.registry import find_answers, find_count, find_names
 from triton_regressors.exporter.lowering.row_types import DOUBLE, ROWS, RowTypes, dtypes_of
 from triton_regressors.exporter.lowering.soundness import in_one_sentence
@@ -55,18 +56,19 @@ def lower(
     kept: Collection[str] = (),
     types: RowTypes = DOUBLE,
     round_everywhere: bool = False,
+    polars: Mapping[str, PolarsType] | None = None,
 ) -> Lowered:
     """Lower a fitted regressor. `sample` gives the number of features if the estimator does not state it.
 
     `quantiles` are empty or two more regressors, which answer the outputs `lower` and `upper`. If columns have names,
     those that reach no transformer and no regressor are not inputs, except `kept` ones; without names all columns are
     inputs. With `types`, those of the sample, the plan rounds to float32 as scikit-learn does: in front of decisions,
-    or `round_everywhere`.
+    or `round_everywhere`. `polars` are the types of the columns of a sample that was a DataFrame of polars.
 
     Raises:
         ExportError: the estimator or a fitted parameter has no lowering, or the model is only known with a sample.
     """
-    lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere)
+    lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere, polars)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -83,6 +85,7 @@ def _lower(
     kept: Collection[str] = (),
     types: RowTypes = DOUBLE,
     round_everywhere: bool = False,
+    polars: Mapping[str, PolarsType] | None = None,
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     names = table_names(estimator, sample)
@@ -94,6 +97,8 @@ def _lower(
         profile.names, profile.dtypes = names or (), _dtypes(names, sample, n_features)
         if before is not None:
             profile.text.make_again(before)
+        if polars is not None and names is not None:
+            profile.polars = PolarsTables(tuple(map(polars.get, names)))
         for column, known in strings.items():
             profile.text.numbers(column, known)
         profile.text.digits.update(digits)

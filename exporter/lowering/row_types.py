@@ -104,10 +104,14 @@ def transformed(transformer: Any, rows: Any | None) -> Any | None:
         return None
 
 
+def output_table(transformer: Any) -> str:
+    """Return what a fitted transformer is set to return: "pandas", "polars" or "default"."""
+    return str(_get_output_config("transform", transformer)["dense"])
+
+
 def output_names(transformer: Any) -> tuple[Any, ...]:
-    """Return the names of a fitted transformer's columns if it returns a DataFrame of pandas; otherwise nothing."""
-    config = _get_output_config("transform", transformer)
-    if config["dense"] != "pandas":
+    """Return the names of a fitted transformer's columns if it is set to return a DataFrame; otherwise nothing."""
+    if output_table(transformer) == "default":
         return ()
     try:
         return tuple(transformer.get_feature_names_out())

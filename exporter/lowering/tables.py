@@ -86,6 +86,11 @@ class Tables:
         table = self._kept(table) if self._names is not None else table
         return self._profile.as_categories(self.types.of_table(table))
 
+    def as_given(self, table: Any) -> Any:
+        """Return a table as the estimator's own code takes it: of polars if that does."""
+        profile = self._profile
+        return profile.polars.table(table) if profile.asks_polars and profile.polars is not None else table
+
     def _kept(self, table: Any) -> Any:
         """Return a DataFrame whose columns have the sample's dtypes where own code takes them and these hold them."""
         found, unread = table, self._profile.unread

@@ -33,7 +33,31 @@ from triton_regressors.exporter.tracing.text_methods import Step
 from triton_regressors.exporter.tracing.texts import MadeOf, Texts, kind_of
 from triton_regressors.kernels.numerics.functions import FUNCTIONS
 
-COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
+OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
+"""Python's operators that may be reflected, and their instructions."""
+
+COMPARING = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+"""Python's comparisons and their instructions."""
+
+COMPARISONS = frozenset(COMPARING.values())
 LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor"})
 BITWISE = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor"}
 TESTS = frozenset({"isnan", "isfinite", "isinf", "signbit"})

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from triton_regressors.exporter.tracing.algebra import Algebra
+from triton_regressors.exporter.tracing.algebra import COMPARING, OPERATORS, Algebra
 from triton_regressors.exporter.tracing.dates import METHODS_OF_DATES, OF_TIMESTAMP, Dates
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, DATE, DURATION, TEXT, Expression
 from triton_regressors.exporter.tracing.paths import Decision, current
@@ -135,27 +135,11 @@ def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     return method
 
 
-OPERATORS = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-}
-"""Python's operators as instructions."""
-
 for _operator, _name in OPERATORS.items():
     setattr(Cell, f"__{_operator}__", _binary(_name))
     setattr(Cell, f"__r{_operator}__", _binary(_name, reflected=True))
-for _operator, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():
+for _operator, _name in COMPARING.items():
     setattr(Cell, f"__{_operator}__", _binary(_name))
-Cell.__eq__ = _binary("equal")  # type: ignore[method-assign]
-Cell.__ne__ = _binary("not_equal")  # type: ignore[method-assign]
 for _operator, _name in {"neg": "negative", "abs": "absolute", "invert": "bitwise_not", "pos": "positive"}.items():
     setattr(Cell, f"__{_operator}__", _unary(_name))
 
@@ -319,7 +303,7 @@ def holds_cells(value: Any) -> bool:
     """Return whether a value is a cell, or an array, a column, a table or a sequence that holds one."""
     if isinstance(value, Cell):
         return True
-    if isinstance(value, Cells):
+    if isinstance(value, Cells) or hasattr(value, "traced_columns"):  # the second is a table of polars
         return True
     if isinstance(value, np.ndarray):
         return value.dtype == object and any(isinstance(element, Cell) for element in value.ravel().tolist())

@@ -34,13 +34,14 @@ NUMBERS = frozenset({FLOAT, SINGLE, INTEGER, BOOLEAN})
 class Kind:
     """The type of an expression's value: its `name`; for dates also the unit, "s" to "ns", and the zone if any.
 
-    `assumed` says that no sample told the type of a column.
+    `assumed` says that no sample told the type of a column. `polars` is the `PolarsType` of a column of polars.
     """
 
     name: str
     unit: str | None = None
     zone: str | None = None
     assumed: bool = False
+    polars: Any = None
 
     @property
     def number(self) -> bool:

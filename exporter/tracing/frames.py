@@ -21,6 +21,7 @@ from pandas.core import indexing, ops
 
 from triton_regressors.exporter.tracing import cells, numpy_functions
 from triton_regressors.exporter.tracing.accessors import Accessor, DatetimeIndex, Texts, Times
+from triton_regressors.exporter.tracing.algebra import COMPARING, OPERATORS
 from triton_regressors.exporter.tracing.cells import (
     Cell,
     algebra,
@@ -50,26 +51,6 @@ from triton_regressors.exporter.tracing.pandas_functions import cut, no_dummies,
 from triton_regressors.exporter.tracing.patches import Patches, Stand, own_globals, patches
 from triton_regressors.exporter.tracing.python_numbers import BUILTINS, math_functions
 from triton_regressors.exporter.tracing.refusal import Untraceable, is_own
-
-OPERATIONS = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "and_": "bitwise_and",
-    "or_": "bitwise_or",
-    "xor": "bitwise_xor",
-}
-"""Python's operators, as pandas hands them to its array functions, and their instructions."""
 
 
 @contextlib.contextmanager
@@ -146,9 +127,9 @@ def _array_operation(original: Callable[..., Any]) -> Callable[..., Any]:
     def operation(left: Any, right: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
         if not (holds_cells(left) or holds_cells(right)):
             return original(left, right, op, *args, **kwargs)
-        name = op.__name__
-        reflected = name.startswith("r") and name[1:] in OPERATIONS
-        name = OPERATIONS.get(name[1:] if reflected else name, name)
+        name = op.__name__.rstrip("_")
+        reflected = name.startswith("r") and name[1:] in OPERATORS
+        name = (OPERATORS | COMPARING).get(name[1:] if reflected else name, name)
         first, second = (right, left) if reflected else (left, right)
         return mapped(lambda x, y: algebra().binary(name, x, y), first, second).view(np.ndarray)
 
@@ -189,7 +170,7 @@ def _array_maker(original: Callable[..., Any]) -> Callable[..., Any]:
     def function(value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         if not holds_cells(value):
             return original(value, dtype, *args, **kwargs)
-        if hasattr(value, "iloc"):
+        if hasattr(value, "iloc") or hasattr(value, "traced_columns"):
             found = unframed(value)
         else:
             found = as_cells(value if isinstance(value, np.ndarray) else numpy_functions.stacked(value))

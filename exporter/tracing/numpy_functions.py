@@ -85,7 +85,9 @@ def _of_frame(value: Any) -> Cells:
 
 
 def unframed(value: Any) -> Any:
-    """Return a column or a table of pandas as an array, and anything else as it is."""
+    """Return a column or a table of pandas, or a table of polars, as an array, and anything else as it is."""
+    if hasattr(value, "traced_columns"):
+        return value.to_numpy()
     return _of_frame(value) if hasattr(value, "iloc") else value
 
 

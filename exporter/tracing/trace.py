@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import math
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from triton_regressors.exporter.lowering.polars_tables import PolarsType
 from triton_regressors.exporter.tracing.algebra import Algebra
 from triton_regressors.exporter.tracing.branches import RAISED, ManyWays, explored_table, merged, on_ways
 from triton_regressors.exporter.tracing.cells import Cell, as_cells, recording
@@ -32,12 +36,17 @@ MOST_MIXED = 32
 
 @dataclass(frozen=True)
 class Trace:
-    """The columns of a function's result as expressions, and their names if the result is a DataFrame."""
+    """The columns of a function's result as expressions, and their names if the result is a DataFrame.
+
+    `kinds` are those of the columns, which tell polars' types if the result is a DataFrame `of_polars`.
+    """
 
     algebra: Algebra
     columns: tuple[Expression, ...]
     names: tuple[Any, ...] | None
     dimensions: int
+    kinds: tuple[Kind, ...]
+    of_polars: bool = False
 
 
 class NotTraced(Exception):  # noqa: N818
@@ -57,7 +66,8 @@ def trace(
     Args:
         function: takes a table, `[rows, columns]`, and returns one, or a column.
         kinds: the kind of each column.
-        names: the columns' names if the table is a DataFrame; None for an array.
+        names: the columns' names if the table is a DataFrame, of polars if the kinds tell polars' types; None for an
+            array.
         strings: the known strings of each column of strings.
         digits: whole numbers, written as text, that steps behind the function ask for.
         made: what the entry can make of these columns' strings; None if nothing.
@@ -67,7 +77,8 @@ def trace(
     """
     own = Algebra(strings, digits, made, keys_of(function))
     rows = next(count for count in ROWS if count != len(kinds))
-    run = functools.partial(_run, function, own, kinds, names)
+    leaves = [own.graph.leaf(column, kind) for column, kind in enumerate(kinds)]
+    run = functools.partial(_run, function, own, leaves, names)
     try:
         with recording(own), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -82,26 +93,54 @@ def trace(
                     raise
                 return found
     except Untraceable as error:
-        raise NotTraced(_sentence(error, str(error), error.instead)) from error
+        raise NotTraced(_sentence(error, str(error), error.instead or _of_polars(error, leaves, names))) from error
     except Exception as error:
         if not place(error) or isinstance(error, NotFittedError):
             raise
         text = str(error).splitlines()[0].rstrip(".") if str(error) else ""
         reason = f"it raises {type(error).__name__}{f' ({text})' if text else ''} on a table whose values are not known"
-        raise NotTraced(_sentence(error, reason, "")) from error
+        raise NotTraced(_sentence(error, reason, _of_polars(error, leaves, names))) from error
+
+
+def polars_kind(known: PolarsType | None, single: bool) -> Kind:
+    """Return the kind of a column of a table of polars; one of no known type holds floats of scikit-learn."""
+    from triton_regressors.exporter.tracing.polars_frames import kind_in_polars
+
+    return kind_in_polars(known, single)
+
+
+@contextlib.contextmanager
+def _given(
+    function: Any, own: Algebra, rows: int, leaves: Sequence[Expression], names: Sequence[Any] | None
+) -> Iterator[Any]:
+    """Yield the table that a function is given: an array, or a DataFrame of pandas or polars."""
+    if "polars" in sys.modules:
+        from triton_regressors.exporter.tracing.polars_frames import polars_patched, polars_table
+
+        with polars_patched(function, own, rows) as tracing:
+            if names is not None and any(leaf.kind.polars is not None for leaf in leaves):
+                yield polars_table(tracing, names, leaves)
+            else:
+                yield _of_cells(rows, leaves, names)
+        return
+    yield _of_cells(rows, leaves, names)
+
+
+def _of_cells(rows: int, leaves: Sequence[Expression], names: Sequence[Any] | None) -> Any:
+    """Return an array of cells, or a DataFrame of pandas if it has names."""
+    table = np.empty((rows, len(leaves)), dtype=object)
+    for column, leaf in enumerate(leaves):
+        for row in range(rows):
+            table[row, column] = Cell(leaf, row)
+    return as_cells(table) if names is None else frame(names, table)
 
 
 def _run(
-    function: Callable[[Any], Any], own: Algebra, kinds: Sequence[Kind], names: Sequence[Any] | None, rows: int
+    function: Callable[[Any], Any], own: Algebra, leaves: Sequence[Expression], names: Sequence[Any] | None, rows: int
 ) -> Any:
     """Return what a function makes of a table of so many rows."""
-    table = np.empty((rows, len(kinds)), dtype=object)
-    for column, kind in enumerate(kinds):
-        leaf = own.graph.leaf(column, kind)
-        for row in range(rows):
-            table[row, column] = Cell(leaf, row)
-    with patched(function, rows):
-        return function(as_cells(table) if names is None else frame(names, table))
+    with patched(function, rows), _given(function, own, rows, leaves, names) as given:
+        return function(given)
 
 
 def _explored(run: Callable[[int], Any], own: Algebra, rows: int) -> Trace | None:
@@ -115,10 +154,11 @@ def _explored(run: Callable[[int], Any], own: Algebra, rows: int) -> Trace | Non
         if (yes.names, yes.dimensions, len(yes.columns)) != (no.names, no.dimensions, len(no.columns)):
             raise Decision
         columns = tuple(own.where(condition, a, b) for a, b in zip(yes.columns, no.columns, strict=True))
-        return Trace(own, columns, yes.names, yes.dimensions)
+        return Trace(own, columns, yes.names, yes.dimensions, tuple(column.kind for column in columns))
 
     def nothing(like: Trace) -> Trace:
-        return Trace(own, tuple(own.expression(math.nan) for _ in like.columns), like.names, like.dimensions)
+        missing = own.expression(math.nan)
+        return dataclasses.replace(like, columns=(missing,) * len(like.columns))
 
     try:
         ways = explored_table(lambda: _read(own, run(rows), rows), rows)
@@ -156,19 +196,33 @@ class OtherRows(Untraceable):
     """A result whose rows are not those of the table."""
 
 
+def _of_polars(error: Exception, leaves: Sequence[Expression], names: Sequence[Any] | None) -> str:
+    """Return what to do for code that may take tables of polars and was given one of pandas; or nothing."""
+    given = names is None or any(leaf.kind.polars is not None for leaf in leaves)
+    if given or "polars" not in sys.modules or not (isinstance(error, AttributeError) or "Expr" in str(error)):
+        return ""
+    return "If it takes a DataFrame of polars, give a DataFrame of polars as sample"
+
+
 def _read(own: Algebra, result: Any, rows: int) -> Trace:
     """Return the columns of a result."""
+    if hasattr(result, "traced_columns"):
+        names, made, kinds = result.traced_columns()
+        return Trace(own, tuple(made), tuple(names), 2, tuple(kinds), of_polars=True)
     columns = []
     for column in zip(*_expressions(own, result, rows), strict=True):
         if any(expression is not column[0] for expression in column):
             raise OtherRows("its result depends on the place of a row in its table")
         columns.append(column[0])
     names = tuple(result.columns) if hasattr(result, "columns") else None
-    return Trace(own, tuple(columns), names, np.ndim(unframed(result)))
+    kinds = tuple(column.kind for column in columns)
+    return Trace(own, tuple(columns), names, np.ndim(unframed(result)), kinds)
 
 
 def _expressions(own: Algebra, result: Any, rows: int) -> list[list[Expression]]:
     """Return the expressions of a result, row by row."""
+    if hasattr(result, "traced_columns"):
+        return [list(result.traced_columns()[1])] * rows
     if hasattr(result, "toarray") or not (hasattr(result, "iloc") or isinstance(result, np.ndarray)):
         raise Untraceable(f"it returns a value of type {type(result).__name__}", "Return an array or a DataFrame")
     array = np.asarray(unframed(result), dtype=object)

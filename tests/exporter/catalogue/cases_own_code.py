@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.catalogue.case import add
 from tests.exporter.data import Data
-from tests.exporter.tracing import own_code
+from tests.exporter.tracing import own_code, own_code_polars
 
 FOREST = RandomForestRegressor(8, max_depth=5, random_state=0)
 BOOSTER = HistGradientBoostingRegressor(max_iter=8, random_state=0)
@@ -55,6 +55,9 @@ TABLES: dict[str, tuple[Any, tuple[str, ...]]] = {  # the function, and the stri
     "joined": (own_code.sellers_and_districts, ("who",)),
     "seasons": (own_code.seasons, ("season",)),
     "zones": (own_code.local_hours, ()),
+    "polars": (own_code_polars.house_numbers, ()),
+    "polars-calendar": (own_code_polars.house_calendar, ()),
+    "polars-words": (own_code_polars.house_words, ("district", "size")),
 }
 
 
@@ -86,6 +89,7 @@ for name, estimator in HOLES.items():
 for name, (function, strings) in TABLES.items():
     data = houses_in_zones if name == "zones" else houses
     add(f"own-table-{name}", "steps", in_front(function, strings, Ridge()), data, needs_sample=True)
+add("own-table-polars-forest", "steps", in_front(own_code_polars.house_numbers, (), BOOSTER), houses, needs_sample=True)
 add("own-table-calendar-forest", "steps", in_front(own_code.calendar, (), FOREST), houses, needs_sample=True)
 add(
     "own-table-classes",
