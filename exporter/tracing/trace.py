@@ -83,13 +83,11 @@ def trace(
         with recording(own), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
-                return _read(own, run(rows), rows)
+                return run(rows, _read)
             except Decision:
                 found = _explored(run, own, rows)
-                again = found and _explored(run, own, rows + 2)
-                if (
-                    found is None or again is None or not _alike([[*found.columns]], [[*again.columns]])
-                ):  # a count of rows
+                again = found and _explored(run, own, rows + 2)  # differs if it counts rows
+                if found is None or again is None or not _alike([[*found.columns]], [[*again.columns]]):
                     raise
                 return found
     except Untraceable as error:
@@ -136,14 +134,19 @@ def _of_cells(rows: int, leaves: Sequence[Expression], names: Sequence[Any] | No
 
 
 def _run(
-    function: Callable[[Any], Any], own: Algebra, leaves: Sequence[Expression], names: Sequence[Any] | None, rows: int
+    function: Callable[[Any], Any],
+    own: Algebra,
+    leaves: Sequence[Expression],
+    names: Sequence[Any] | None,
+    rows: int,
+    read: Callable[[Algebra, Any, int], Any],
 ) -> Any:
-    """Return what a function makes of a table of so many rows."""
+    """Return what is read of a function's result for a table of so many rows."""
     with patched(function, rows), _given(function, own, rows, leaves, names) as given:
-        return function(given)
+        return read(own, function(given), rows)
 
 
-def _explored(run: Callable[[int], Any], own: Algebra, rows: int) -> Trace | None:
+def _explored(run: Callable[..., Any], own: Algebra, rows: int) -> Trace | None:
     """Return the trace of a function that decides row by row, or None if it decides for other rows too.
 
     It is run with all rows on each way through its branches, and with rows on different ways: what a row gets must not
@@ -161,12 +164,12 @@ def _explored(run: Callable[[int], Any], own: Algebra, rows: int) -> Trace | Non
         return dataclasses.replace(like, columns=(missing,) * len(like.columns))
 
     try:
-        ways = explored_table(lambda: _read(own, run(rows), rows), rows)
+        ways = explored_table(lambda: run(rows, _read), rows)
         answered = [way for way in ways if way[1] is not RAISED]
         for first in range(min(len(answered), MOST_MIXED)):
             mixed = [answered[(first + row) % len(answered)] for row in range(rows)]
-            found = on_ways(lambda: run(rows), [dict(taken) for taken, _ in mixed])
-            if not _alike(_expressions(own, found, rows), [list(trace.columns) for _, trace in mixed]):
+            found = on_ways(lambda: run(rows, _expressions), [dict(taken) for taken, _ in mixed])
+            if not _alike(found, [list(trace.columns) for _, trace in mixed]):
                 return None
         merge: Trace = merged(ways, either, nothing)
     except (Decision, ManyWays, OtherRows):
