@@ -22,7 +22,7 @@ from triton_regressors.exporter.lowering.registry import registered_base, traces
 from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, TEXT, Expression, Kind, walk
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
-from triton_regressors.exporter.tracing.texts import MadeOf, made_strings
+from triton_regressors.exporter.tracing.texts import MadeOf
 from triton_regressors.exporter.tracing.trace import NotTraced, Trace, trace
 from triton_regressors.tables.values import is_missing
 
@@ -195,10 +195,7 @@ def _strings(x: Value, column: int, builder: Builder) -> list[str]:
     if x.strings and x.strings[column] is not None:
         return list(x.strings[column] or ())
     feature, text = x.features[column], builder.profile.text
-    own = functools.partial(_given, builder.profile)
-    if feature >= builder.profile.n_features:
-        return list(dict.fromkeys([*text.known(feature), *made_strings(text.made_of(feature), own)]))
-    given = {value for value in own(feature) if isinstance(value, str)}
+    given = {value for value in _given(builder.profile, feature) if isinstance(value, str)}
     return list(dict.fromkeys([*text.known(feature), *sorted(given)]))
 
 
