@@ -25,7 +25,7 @@ from triton_regressors.exporter.tracing.expressions import DATE, FLOAT, SINGLE, 
 from triton_regressors.exporter.tracing.lowered import Lowered
 from triton_regressors.exporter.tracing.models import TracedModel, answering_cells, with_models
 from triton_regressors.exporter.tracing.refusal import Untraceable
-from triton_regressors.exporter.tracing.texts import MadeOf, Texts, made_strings
+from triton_regressors.exporter.tracing.texts import MadeOf, Texts
 from triton_regressors.exporter.tracing.trace import NotTraced, Trace, polars_kind, trace
 from triton_regressors.tables.values import is_missing
 
@@ -222,10 +222,7 @@ def known_strings(x: Value, column: int, builder: Builder) -> list[str]:
     if x.strings and x.strings[column] is not None:
         return list(x.strings[column] or ())
     feature, text = x.features[column], builder.profile.text
-    own = functools.partial(given_values, builder.profile)
-    if feature >= builder.profile.n_features:
-        return list(dict.fromkeys([*text.known(feature), *made_strings(text.made_of(feature), own)]))
-    given = {value for value in own(feature) if isinstance(value, str)}
+    given = {value for value in given_values(builder.profile, feature) if isinstance(value, str)}
     return list(dict.fromkeys([*text.known(feature), *sorted(given)]))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.polars_tables import PolarsTables
-from triton_regressors.exporter.lowering.text_columns import TextColumns
+from triton_regressors.exporter.lowering.text_columns import TextColumns, made_rows
 from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput
 from triton_regressors.tables.dates import UNITS
 
@@ -66,13 +66,24 @@ class Profile:
         self.kept: dict[int, Any] = {}
         self.polars: PolarsTables | None = None
         self.asks_polars = False
-        self.given = given
+        self._given = given
         self.lacking: ExportError | None = None
 
     @property
     def n_features(self) -> int:
         """The number of features of the input."""
         return len(self.location)
+
+    @property
+    def given(self) -> Callable[[int], list[Any]] | None:
+        """Return the function of a feature that returns its values in the sample; None without a sample."""
+        return None if self._given is None else self._values
+
+    def _values(self, feature: int) -> list[Any]:
+        assert self._given is not None
+        if feature < self.n_features:
+            return self._given(feature)
+        return made_rows(self.text.made_of(feature), self._given)
 
     def note_read(self, features: Features) -> None:
         """Record that an estimator or a transformer is given features."""
@@ -123,7 +134,8 @@ class Profile:
 
     def note_categories(self, feature: int, categories: Sequence[Any]) -> None:
         """Record that the estimator takes a feature as pandas' categorical column, with these among its categories."""
-        self.categories[feature] = tuple(dict.fromkeys((*self.categories.get(feature, ()), *categories)))
+        if feature < self.n_features:
+            self.categories[feature] = tuple(dict.fromkeys((*self.categories.get(feature, ()), *categories)))
 
     def as_categories(self, table: Any) -> Any:
         """Return a table of all features with categorical columns as the estimator takes them, in a DataFrame if any.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.inputs import INTEGERS, NUMBERS, UNKNOWN, Inputs, IntegerInput, TextInput
-from triton_regressors.kernels.format.text_steps import MadeColumn, MadeTexts, Texts, TextStep, run
+from triton_regressors.kernels.format.text_steps import MadeColumn, MadeTexts, Texts, TextStep, function, run
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.expression import Expression
@@ -290,6 +290,17 @@ class TextColumns:
         values = np.empty(len(numbers), dtype=object)
         values[:] = [missing if np.isnan(number) else texts[int(number)] for number in numbers]
         return values
+
+
+def made_rows(made: Made, given: Callable[[int], list[Any]]) -> list[Any]:
+    """Return what steps make of the rows of a sample, None for a missing value; `given` returns a column of it."""
+    name, *rest = made
+    if name == "column":
+        return [value if isinstance(value, str) else None for value in given(rest[0])]
+    parts = [made_rows(each, given) for each in rest[1:]]
+    if name == "join":
+        return [None if None in pair else "".join(pair) for pair in zip(*parts, strict=True)]
+    return [*map(function(TextStep(name, (0,), rest[0])), parts[0])]
 
 
 def without_other_strings(inputs: Inputs, X: np.ndarray) -> tuple[Inputs, np.ndarray]:

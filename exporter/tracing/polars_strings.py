@@ -90,15 +90,27 @@ def of_strings(
 
 
 def _asked(
-    values: Values, x: Nullable, name: str, call: Callable[[Any], Any], key: Any, dtype: Any, safe: bool = False
+    values: Values,
+    x: Nullable,
+    name: str,
+    call: Callable[[Any], Any],
+    key: Any,
+    dtype: Any,
+    mentions: Sequence[Any] | None = None,
 ) -> Nullable:
-    """Return a function of strings, of which polars is asked."""
+    """Return a function of strings, of which polars is asked.
+
+    `mentions` are the strings that it looks for and puts in their place, if it answers all others alike.
+    """
     listed = dtype.base_type() == pl.List
     kind = TEXT if listed else kind_of(dtype).name
     inner = x.dtype if x.dtype.base_type() == pl.List else pl.String()
     if kind not in (TEXT, "float64", "float32", "int64", "bool"):
         raise Untraceable(f"it makes {dtype} values of strings ({name})", "Give the model columns of that type")
-    found = values.own.text_call(x.raw, name, InPolars(call, inner), repr(key), kind=kind, safe=safe)
+    safe = mentions is not None
+    found = values.own.text_call(
+        x.raw, name, InPolars(call, inner), repr(key), kind=kind, safe=safe, mentions=mentions or ()
+    )
     return values.of_text(dtype, found)
 
 
@@ -123,22 +135,22 @@ def _looked_up(
     if name == "IsIn":
         wanted = pl.Series(lists[0], dtype=pl.String)
         keywords = {"nulls_equal": True} if more and more[0] else {}
-        return _asked(values, x, name, lambda c: c.is_in(wanted.implode(), **keywords), key, dtype, safe=True)
+        return _asked(values, x, name, lambda c: c.is_in(wanted.implode(), **keywords), key, dtype, lists[0])
     (old, new), default = lists[:2], others[2:]
     if len(new) == 1:
         new = new * len(old)
     if name == "replace":
-        return _asked(values, x, name, lambda c: c.replace(old, new), key, dtype, safe=True)
+        return _asked(values, x, name, lambda c: c.replace(old, new), key, dtype, [*old, *new])
     made = dtype if not is_text(dtype) else pl.String()
 
     def table(c: Any) -> Any:
         return c.replace_strict(old, new, default=None, return_dtype=made)
 
-    found = _asked(values, x, name, table, (*key, str(dtype)), dtype, safe=True)
+    found = _asked(values, x, name, table, (*key, str(dtype)), dtype, old)
     if not default or default[0].dtype == pl.Null():
         return found
     known = _asked(
-        values, x, "is_in", lambda c: c.is_in(pl.Series(old, dtype=pl.String).implode()), key, pl.Boolean(), safe=True
+        values, x, "is_in", lambda c: c.is_in(pl.Series(old, dtype=pl.String).implode()), key, pl.Boolean(), old
     )
     if None in old:
         known = values.disjunction(known, Nullable(pl.Boolean(), values.is_null(x)))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from triton_regressors.exporter.lowering.text_columns import Made, TextColumns
+from triton_regressors.exporter.lowering.text_columns import Made, TextColumns, made_rows
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, FLOAT, TEXT, Expression, Graph, Kind, walk
 from triton_regressors.exporter.tracing.refusal import Untraceable
 from triton_regressors.exporter.tracing.text_methods import in_arrow, is_arrow
@@ -174,7 +174,8 @@ class Texts:
     def _joined_strings(self, join: Expression) -> list[str]:
         """Return what the rows of the sample hold in a column of joined strings."""
         made = self.made(join)
-        return [] if made is None or self._made_of is None else made_strings(made, self._made_of.given)
+        rows = [] if made is None or self._made_of is None else made_rows(made, self._made_of.given)
+        return list(dict.fromkeys(text for text in rows if text is not None))
 
     def _column(self, text: Expression, tabled: bool = False) -> Expression | None:
         """Return the column of the plan that the entry makes, None if it makes none of this expression.
@@ -384,21 +385,6 @@ def kind_of(results: Sequence[Any]) -> str:
     if known and all(isinstance(result, bool | np.bool_) for result in known) and len(known) == len(results):
         return "bool"
     return FLOAT
-
-
-def made_strings(made: Made, given: Callable[[int], list[Any]]) -> list[str]:
-    """Return the strings that steps make of the rows of a sample, whose columns `given` returns."""
-
-    def rows(made: Made) -> list[Any]:
-        name, *rest = made
-        if name == "column":
-            return [value if isinstance(value, str) else None for value in given(rest[0])]
-        parts = [rows(each) for each in rest[1:]]
-        if name == "join":
-            return [None if None in pair else "".join(pair) for pair in zip(*parts, strict=True)]
-        return [*map(function(TextStep(name, (0,), rest[0])), parts[0])]
-
-    return list(dict.fromkeys(text for text in rows(made) if text is not None))
 
 
 def _sources(made: Made) -> set[int]:

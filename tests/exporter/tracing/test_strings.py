@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
@@ -61,6 +62,32 @@ FUNCTIONS: dict[str, list[Callable[[pd.DataFrame], Any]]] = {
     "compared": [compared, filled],
     "numbers": [filled, marked],
 }
+
+
+IN_POLARS: dict[str, Callable[[Any], Any]] = {
+    "filled": lambda t: t.with_columns(
+        rome=(pl.col("city") == "Rom").fill_null(False),
+        north=pl.col("city").is_in(["Oslo"]).fill_null(False),
+        mark=pl.col("b").replace_strict({"z": 1.0, "y": 2.0}, default=9.0),
+        city=pl.col("city").fill_null("none"),
+    ),
+    "renamed": lambda t: t.with_columns(city=pl.col("city").replace({"Rom": "Roma", "Ulm": "Neu-Ulm"}).fill_null("-")),
+    "replaced": lambda t: t.with_columns(
+        city=pl.when(pl.col("city") != "Ulm").then(pl.col("city")).otherwise(pl.lit("Other")).fill_null("q")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_POLARS)
+def test_the_same_holds_in_polars(name: str, tmp_path: Path) -> None:
+    t = pl.from_pandas(table())
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    encode = make_column_transformer((encoder, ["city", "b"]), remainder="passthrough")
+    y = np.random.default_rng(1).normal(size=len(t))
+    model = make_pipeline(FunctionTransformer(IN_POLARS[name]), encode, Ridge(1e-3)).fit(t, y)
+    few = t.filter(pl.col("city").is_in(["Bonn", "Ulm"]) & (pl.col("b") != "Rom")).head(20)
+    loaded = tr.load(tr.export(model, tmp_path, name="few", sample=few).entry.directory)
+    np.testing.assert_allclose(np.ravel(loaded.predict(t)), model.predict(t), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
