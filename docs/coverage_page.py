@@ -78,7 +78,9 @@ def render(results: Results) -> str:
     for before, heading in ((False, "Regressors"), (True, "Transformers before a linear model")):
         families: dict[str, list[str]] = {}
         for name in sorted(CASES):
-            about, stands_before = subject(CASES[name].estimator)
+            given = CASES[name].estimator
+            known = hasattr(given, "predict") or hasattr(given, "transform")  # others stand for what their fit makes
+            about, stands_before = subject(given if known else CASES[name].fitted()[0])
             if stands_before is before:
                 families.setdefault(family(about, before), []).append(name)
         for title, names in sorted(families.items()):

@@ -27,7 +27,7 @@ MISSING = "__NAN__"
 @names_columns(AUTOML)
 def columns_of_automl(automl: Any) -> list[str] | None:
     """Return the columns of a DataFrame that `predict` takes, or None if it was fitted on a matrix."""
-    known = automl._transformer if getattr(automl, "_transformer", None) is not None else None
+    known: Any = getattr(automl, "_transformer", None)
     if not hasattr(known, "_cat_columns"):
         return None
     names = [*known._cat_columns, *known._num_columns]
@@ -61,7 +61,7 @@ def lower_automl(automl: Any, x: Value, builder: Builder) -> Value:
 
 def _prepared(automl: Any, known: Any, x: Value, builder: Builder) -> Value:
     """Return the codes of categories, marked with their strings, and the numbers without missing ones."""
-    count, values, codes, strings = len(known._cat_columns), [], [], list[tuple[str, ...]]()
+    count, values, codes, strings = len(known._cat_columns), list[Value](), list[Codes](), list[tuple[str, ...]]()
     for column, name in enumerate(known._cat_columns):
         categories = known._cat_categories[name]
         places = [place for place, category in enumerate(categories) if category != MISSING]
@@ -76,8 +76,8 @@ def _prepared(automl: Any, known: Any, x: Value, builder: Builder) -> Value:
     if codes:
         values.append(dataclasses.replace(lookup(builder, x, codes), strings=tuple(strings)))
     if known._num_columns:
-        numbers = builder.columns(x, range(count, count + len(known._num_columns)))
-        values.append(builder.lower_transform(known.transformer, numbers))
+        read = builder.columns(x, range(count, count + len(known._num_columns)))
+        values.append(builder.lower_transform(known.transformer, read))
     return builder.concatenate(values)
 
 

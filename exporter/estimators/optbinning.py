@@ -53,15 +53,15 @@ def lower_binning_process(process: Any, x: Value, builder: Builder) -> Value:
             fills.extend(ask([np.nan]))
         else:
             codes.append(_categories(process, binning, special, column, x, ask, builder))
-    values = []
+    parts = list[Value]()
     if numeric:
         every = np.arange(len(numeric), dtype=np.int32)
         found = add_pieces(builder, x, np.array(numeric), functions)
-        values.append(builder.add(Impute(every, np.array(fills), every[:0], None), found))
+        parts.append(builder.add(Impute(every, np.array(fills), every[:0], None), found))
     if codes:
-        values.append(lookup(builder, x, codes))
+        parts.append(lookup(builder, x, codes))
     made = [*numeric, *(code.column for code in codes)]
-    return builder.columns(builder.concatenate(values), [made.index(names.index(name)) for name in chosen])
+    return builder.columns(builder.concatenate(parts), [made.index(names.index(name)) for name in chosen])
 
 
 class _Asking:

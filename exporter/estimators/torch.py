@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from triton_regressors.exporter.estimators.torch_activations import ACTIVATIONS, Activation
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import answers, counts_columns, lowers
 from triton_regressors.exporter.lowering.soundness import one_line
 from triton_regressors.kernels.ops.columns.combine import Combine
-from triton_regressors.kernels.ops.columns.expression import Expression, Program
+from triton_regressors.kernels.ops.columns.expression import Expression
 from triton_regressors.kernels.ops.columns.float32 import Float32
 
 MODULE = "torch.nn.modules.module.Module"
@@ -76,68 +76,6 @@ def in_evaluation(network: Any) -> Any:
     """Return a copy of a network in evaluation mode."""
     return copy.deepcopy(network).eval()
 
-
-Activation = str | tuple[Program, tuple[float, ...]]
-"""A function of the kernels by its name, or a program of one column and its constants."""
-
-
-def _relu(inplace: bool = False) -> Activation:
-    return "relu"
-
-
-def _leaky_relu(negative_slope: float = 0.01, inplace: bool = False) -> Activation:
-    return (("greater", "x0", "c0"), ("multiply", "x0", "c1"), ("where", "v0", "x0", "v1")), (0.0, negative_slope)
-
-
-def _elu(alpha: float = 1.0, inplace: bool = False) -> Activation:
-    return _ELU, (0.0, alpha)
-
-
-def _selu(inplace: bool = False) -> Activation:
-    return (*_ELU, ("multiply", "v3", "c2")), (
-        0.0,
-        1.6732632423543772848170429916717,
-        1.0507009873554804934193349852946,
-    )
-
-
-def _gelu(approximate: str = "none") -> Activation:
-    if approximate == "none":
-        return (("ndtr", "x0"), ("multiply", "x0", "v0")), ()
-    cubed: Program = (("multiply", "x0", "x0"), ("multiply", "v0", "c0"), ("add", "v1", "c1"), ("multiply", "v2", "x0"))
-    halves: Program = (("expit", "v3"), ("multiply", "x0", "v4"))  # (1 + tanh(z)) / 2 = expit(2 z)
-    factor = 2.0 * math.sqrt(2.0 / math.pi)
-    return (*cubed, *halves), (0.044715 * factor, factor)
-
-
-def _silu(inplace: bool = False) -> Activation:
-    return (("expit", "x0"), ("multiply", "x0", "v0")), ()
-
-
-def _softplus(beta: float = 1.0, threshold: float = 20.0) -> Activation:
-    below: Program = (("multiply", "x0", "c0"), ("negative", "v0"), ("log_expit", "v1"), ("divide", "v2", "c1"))
-    above: Program = (("greater", "v0", "c2"), ("where", "v4", "x0", "v3"))
-    return (*below, *above), (beta, -beta, threshold)
-
-
-_ELU: Program = (
-    *(("greater", "x0", "c0"), ("expm1", "x0"), ("multiply", "v1", "c1")),
-    ("where", "v0", "x0", "v2"),
-)
-"""The activation of that name; its constants are 0 and alpha."""
-
-ACTIVATIONS: dict[str, Callable[..., Activation]] = {
-    "ELU": _elu,
-    "GELU": _gelu,
-    "LeakyReLU": _leaky_relu,
-    "ReLU": _relu,
-    "SELU": _selu,
-    "Sigmoid": lambda: "expit",
-    "SiLU": _silu,
-    "Softplus": _softplus,
-    "Tanh": lambda: "tanh",
-}
-"""The activations, by the class of the layer."""
 
 IN_EVALUATION = ("AlphaDropout", "Dropout", "FeatureAlphaDropout")
 """Layers that hand on what they read in evaluation mode."""
@@ -317,12 +255,12 @@ class Network:
         return Tensor(self._builder.concatenate([_matrix(z).value for z in tensors]))
 
     def _by_squeeze(self, z: Any, dim: int | None = None) -> Tensor:
-        z = _tensor(z)
-        if z.flat or z.value.width != 1:
-            return z
+        found = _tensor(z)
+        if found.flat or found.value.width != 1:
+            return found
         if dim not in (1, -1):
             raise NotLowered(f"its forward calls squeeze({'' if dim is None else dim}); supported: squeeze(-1)")
-        return Tensor(z.value, flat=True)
+        return Tensor(found.value, flat=True)
 
     def _by_unsqueeze(self, z: Any, dim: int) -> Tensor:
         if not _tensor(z).flat or dim not in (1, -1):
@@ -480,9 +418,10 @@ def _tensor(z: Any) -> Tensor:
 
 
 def _matrix(z: Any) -> Tensor:
-    if _tensor(z).flat:
+    found = _tensor(z)
+    if found.flat:
         raise NotLowered("its forward gives a layer one column without its second dimension")
-    return z
+    return found
 
 
 def _settings(layer: Any, kind: str) -> str:

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(3600)]
 
 
 def table() -> pd.DataFrame:
-    X, y = people(None)
+    X, y = people(np.nan)
     X = X.drop(columns="id").rename(columns={"income": "income [EUR]"})
     X["member"] = np.where(np.arange(len(X)) % 3 == 0, "yes", "no")
     X.loc[::7, "age"] = np.nan
