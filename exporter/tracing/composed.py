@@ -9,11 +9,11 @@ from typing import Any
 from triton_regressors.exporter.tracing.expressions import Expression
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
-Composed = Callable[[Any, Any, Any], Expression]
-"""A function of an `Algebra` and two values."""
+Composed = Callable[[Any, Any, Any], Any]
+"""A function of an `Algebra` and two values, which returns an expression."""
 
 
-def _heaviside(own: Any, x: Any, at_zero: Any) -> Expression:
+def _heaviside(own: Any, x: Any, at_zero: Any) -> Any:
     step = own.where(own.binary("greater", x, 0), 1.0, own.where(own.binary("equal", x, 0), at_zero, 0.0))
     return own.where(own.missing(x), math.nan, step)
 
@@ -21,7 +21,7 @@ def _heaviside(own: Any, x: Any, at_zero: Any) -> Expression:
 def _power_transform(logarithm: str) -> Composed:
     """Return Box and Cox's transform: `(xᵖ − 1) / p`, or `log(x)` with p = 0; `logarithm` is that of x or of 1 + x."""
 
-    def function(own: Any, x: Any, power: Any) -> Expression:
+    def function(own: Any, x: Any, power: Any) -> Any:
         p, log = _constant(power, "boxcox"), own.unary(logarithm, x)
         return log if p == 0 else own.binary("divide", own.unary("expm1", own.binary("multiply", log, p)), p)
 
@@ -29,7 +29,7 @@ def _power_transform(logarithm: str) -> Composed:
 
 
 def _inverse_power_transform(exponential: str) -> Composed:
-    def function(own: Any, y: Any, power: Any) -> Expression:
+    def function(own: Any, y: Any, power: Any) -> Any:
         p = _constant(power, "inv_boxcox")
         log = y if p == 0 else own.binary("divide", own.unary("log1p", own.binary("multiply", y, p)), p)
         return own.unary(exponential, log)
@@ -40,7 +40,7 @@ def _inverse_power_transform(exponential: str) -> Composed:
 def _times_log(logarithm: str) -> Composed:
     """Return `x log(y)`, which is 0 for x = 0 and any y but NaN."""
 
-    def function(own: Any, x: Any, y: Any) -> Expression:
+    def function(own: Any, x: Any, y: Any) -> Any:
         product = own.binary("multiply", x, own.unary(logarithm, y))
         nothing = own.binary("logical_and", own.binary("equal", x, 0), own.unary("logical_not", own.missing(y)))
         return own.where(nothing, 0.0, product)
@@ -48,7 +48,7 @@ def _times_log(logarithm: str) -> Composed:
     return function
 
 
-def _log_of_sum(own: Any, x: Any, y: Any) -> Expression:
+def _log_of_sum(own: Any, x: Any, y: Any) -> Any:
     """`log(exp(x) + exp(y))`, without their overflow."""
     apart = own.unary("negative", own.unary("absolute", own.binary("subtract", x, y)))
     larger = own.binary("maximum", x, y)
