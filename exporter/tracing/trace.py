@@ -103,7 +103,7 @@ def trace(
 
 def polars_kind(known: PolarsType | None, single: bool) -> Kind:
     """Return the kind of a column of a table of polars; one of no known type holds floats of scikit-learn."""
-    from triton_regressors.exporter.tracing.polars.frames import kind_in_polars
+    from triton_regressors.exporter.tracing.polars_frames import kind_in_polars
 
     return kind_in_polars(known, single)
 
@@ -114,7 +114,7 @@ def _given(
 ) -> Iterator[Any]:
     """Yield the table that a function is given: an array, or a DataFrame of pandas or polars."""
     if "polars" in sys.modules:
-        from triton_regressors.exporter.tracing.polars.frames import polars_patched, polars_table
+        from triton_regressors.exporter.tracing.polars_frames import polars_patched, polars_table
 
         with polars_patched(function, own, rows) as tracing:
             if names is not None and any(leaf.kind.polars is not None for leaf in leaves):

@@ -11,7 +11,7 @@ import polars as pl
 
 from triton_regressors.exporter.tracing.dates import DAY, SECOND, Dates
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, FLOAT, INTEGER, Expression
-from triton_regressors.exporter.tracing.polars.values import Bounds, Nullable, Values, kind_of, unknown
+from triton_regressors.exporter.tracing.polars_values import Bounds, Nullable, Values, kind_of, unknown
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 PER_UNIT = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}

@@ -11,11 +11,11 @@ from typing import Any
 
 import polars as pl
 
-from triton_regressors.exporter.tracing.polars.functions import FUNCTIONS
-from triton_regressors.exporter.tracing.polars.numbers import arithmetic, cast, plain
-from triton_regressors.exporter.tracing.polars.strings import of_strings
-from triton_regressors.exporter.tracing.polars.times import part_of_time, times
-from triton_regressors.exporter.tracing.polars.values import Nullable, Values, unknown
+from triton_regressors.exporter.tracing.polars_functions import FUNCTIONS
+from triton_regressors.exporter.tracing.polars_numbers import arithmetic, cast, plain
+from triton_regressors.exporter.tracing.polars_strings import of_strings
+from triton_regressors.exporter.tracing.polars_times import part_of_time, times
+from triton_regressors.exporter.tracing.polars_values import Nullable, Values, unknown
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 COMPARISONS = {

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 
 from triton_regressors.exporter.tracing.expressions import TEXT
-from triton_regressors.exporter.tracing.polars.values import Nullable, Values, is_text, kind_of, unknown
+from triton_regressors.exporter.tracing.polars_values import Nullable, Values, is_text, kind_of, unknown
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 Call = Callable[..., Any]

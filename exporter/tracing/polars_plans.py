@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from triton_regressors.exporter.tracing.algebra import Algebra
-from triton_regressors.exporter.tracing.polars.expressions import Reader
-from triton_regressors.exporter.tracing.polars.values import Nullable, Values
+from triton_regressors.exporter.tracing.polars_expressions import Reader
+from triton_regressors.exporter.tracing.polars_values import Nullable, Values
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 TAG = "\0traced "

@@ -13,9 +13,9 @@ import polars as pl
 
 from triton_regressors.exporter.tracing.algebra import microseconds_of
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, INTEGER, SINGLE, Expression
-from triton_regressors.exporter.tracing.polars.strings import of_strings
-from triton_regressors.exporter.tracing.polars.times import PER_UNIT, cast_time
-from triton_regressors.exporter.tracing.polars.values import Nullable, Values, bounds_of, is_text, kind_of, unknown
+from triton_regressors.exporter.tracing.polars_strings import of_strings
+from triton_regressors.exporter.tracing.polars_times import PER_UNIT, cast_time
+from triton_regressors.exporter.tracing.polars_values import Nullable, Values, bounds_of, is_text, kind_of, unknown
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 

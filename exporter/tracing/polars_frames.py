@@ -31,8 +31,8 @@ from triton_regressors.exporter.tracing.expressions import (
 from triton_regressors.exporter.tracing.frames import frame
 from triton_regressors.exporter.tracing.numpy_functions import unframed
 from triton_regressors.exporter.tracing.patches import Patches, own_globals, patches
-from triton_regressors.exporter.tracing.polars.plans import TAG, Tracing
-from triton_regressors.exporter.tracing.polars.values import Nullable, kind_of
+from triton_regressors.exporter.tracing.polars_plans import TAG, Tracing
+from triton_regressors.exporter.tracing.polars_values import Nullable, kind_of
 from triton_regressors.exporter.tracing.refusal import NoAttribute, Untraceable
 
 PLANNED = frozenset(

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from triton_regressors.exporter.tracing.expressions import BOOLEAN, FLOAT, INTEGER, Expression, Kind
-from triton_regressors.exporter.tracing.polars.numbers import arithmetic, as_number, cast, plain
-from triton_regressors.exporter.tracing.polars.values import Nullable, Values, is_text, kind_of, unknown
+from triton_regressors.exporter.tracing.polars_numbers import arithmetic, as_number, cast, plain
+from triton_regressors.exporter.tracing.polars_values import Nullable, Values, is_text, kind_of, unknown
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
 Function = Callable[[Values, Sequence[Nullable], Sequence[Any], Any], Nullable]
