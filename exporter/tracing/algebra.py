@@ -249,7 +249,8 @@ class Algebra:
         if name == "power" and y.constant and y.arguments[0] in POWERS:  # numpy computes these powers so too
             return self.unary(POWERS[y.arguments[0]], x)
         if name in COMPOSED:
-            return COMPOSED[name](self, x, y)
+            found: Expression = COMPOSED[name](self, x, y)
+            return found
         if name not in ARITHMETIC | FLOATING:
             raise Untraceable(f"it calls {name}, which no kernel computes")
         if name in ARITHMETIC and kinds <= {INTEGER, BOOLEAN}:
