@@ -3,7 +3,8 @@
     python -m benchmarks.cpu.own_code [--quick] [--models rows ...] [--rows 1 65536] [--output DIR]
 
 Both are given the same array or DataFrame and are timed on the host from the call to its return, so that the time to
-read a table is in ours too. A GPU computes if there is one. On a CPU both compute in one thread.
+read a table is in ours too. A GPU computes if there is one, and the estimator then uses the host's cores as it does by
+default. On a CPU both compute in one thread.
 """
 
 from __future__ import annotations
@@ -210,7 +211,8 @@ def main() -> None:
     settings = {"quick": arguments.quick, "busy_at_start": busy()}
     effort = QUICK if arguments.quick else Effort()
     cases = []
-    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+    threads = None if torch.cuda.is_available() else 1
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(threads):
         for name in arguments.models:
             cases += measure(name, arguments.rows, effort, Path(folder))
     save_models(arguments.output or default_directory(), "own_code", settings, cases, list(WORKS), among="cases")
