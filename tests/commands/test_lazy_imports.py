@@ -27,7 +27,7 @@ class MyRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        return np.einsum("ij,j->i", X, self.weights_)
+        return np.tensordot(X, self.weights_, 1)
 """
 LOWERINGS = """
 import triton_regressors as tr
@@ -115,9 +115,9 @@ def test_without_a_lowering_the_message_says_so(run):
     error, _ = run("export", "mine.joblib", "--trust-pickle", "--import", "my_models")
     assert error == (
         "Error: Cannot export MyRegressor: no lowering is registered for it (its class is "
-        'my_models.MyRegressor), and line 13 of my_models.py, `return np.einsum("ij,j->i", X, self.weights_)`, cannot '
-        "be traced: it calls numpy.einsum, which no kernel computes. Write one, a function of (estimator, x, builder) "
-        "under "
+        "my_models.MyRegressor), and line 13 of my_models.py, `return np.tensordot(X, self.weights_, 1)`, cannot "
+        "be traced: it calls numpy.tensordot, which no kernel computes. Write one, a function of (estimator, x, "
+        "builder) under "
         "@triton_regressors.lowers(MyRegressor); on the command line, --import my_module loads the module that holds "
         "it."
     )

@@ -74,11 +74,12 @@ def tree_sum_kernel(
     )  # fmt: skip
     total = tl.full([BLOCK_TREES * BLOCK_ROWS, BLOCK_OUTPUTS], 0, tl.int64)
     begin = tl.program_id(2) * SPAN if PARTS else 0
-    end = TREES
+    end, span = TREES, SPAN
     if GROUPED:
         begin += tl.load(first_tree + tl.program_id(1))
         end = tl.load(first_tree + tl.program_id(1) + 1)
-    for ahead in tl.range(0, SPAN, BLOCK_TREES):
+        span = tl.minimum(end - begin, SPAN)
+    for ahead in tl.range(0, span, BLOCK_TREES):
         start = begin + ahead
         tree = start + lane // BLOCK_ROWS
         inside = (tree < end) & (row < rows)
@@ -192,7 +193,9 @@ def launch_sum(
     nodes, packed = len(parameters["nodes"]) // groups, len(parameters["quads"]) > 0
     tile = tree_tile(rows, trees, outputs // groups, x.shape[1], nodes, packed, x.device)
     form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
-    span = tile.block_trees if tile.parts else triton.cdiv(trees, tile.block_trees) * tile.block_trees
+    # The Triton language's compiler 3.6 does not end on 16 trees of a group and one row, so a block fills a warp.
+    block_trees = max(tile.block_trees, 32 // tile.block_rows) if grouped else tile.block_trees
+    span = block_trees if tile.parts else triton.cdiv(trees, block_trees) * block_trees
     parts, column_blocks = triton.cdiv(trees, span), triton.cdiv(outputs, tile.block_outputs)
     answers = {"OUTPUTS": outputs, "DIVISOR": divisor, "FUNCTION": function, "BLOCK_OUTPUTS": tile.block_outputs}
     most = rows if parts == 1 else max(LARGEST_SCRATCH // (parts * outputs), 1)
@@ -216,7 +219,7 @@ def launch_sum(
             GROUPED=grouped,
             PARTS=parts > 1,
             SPAN=span,
-            BLOCK_TREES=tile.block_trees,
+            BLOCK_TREES=block_trees,
             BLOCK_ROWS=tile.block_rows,
             num_warps=tile.num_warps,
             maxnreg=tile.registers if form == "plain" else None,

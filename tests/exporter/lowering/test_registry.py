@@ -181,12 +181,12 @@ class MixedLast(Ridge, Last, TransformerMixin):
 
 class OneWay(StandardScaler):
     def inverse_transform(self, X: Any, copy: Any = None) -> Any:
-        return np.sort(super().inverse_transform(X))
+        return np.argsort(super().inverse_transform(X))
 
 
 class OtherWay(StandardScaler):
     def transform(self, X: Any, copy: Any = None) -> Any:
-        return np.sort(super().transform(X))
+        return np.argsort(super().transform(X))
 
 
 class Distances(KMeans):

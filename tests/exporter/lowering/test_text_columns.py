@@ -1,5 +1,6 @@
 """Models of columns of strings: the tensors they ask for, and what is refused. Their answers: see test_cases.py."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +30,23 @@ from triton_regressors.model_config import from_pbtxt
 STRINGS = [name for name, case in CASES.items() if case.strings and not case.dates]
 
 
-def tensors(X: pd.DataFrame, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Return what a client sends: the numbers, and the strings as bytes."""
-    names = list(X.columns)
-    return {
-        tensor: X[[names[i] for i in columns]].to_numpy(inputs.dtype)
-        if tensor == "X"
-        else X[[names[i] for i in columns]].astype(object).fillna("").map(str.encode).to_numpy(object)
-        for tensor, columns in inputs.columns().items()
-    }
+def tensors(X: pd.DataFrame, inputs: Inputs, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return what a client sends: the numbers, and the strings as bytes, missing ones by a spelling of theirs."""
+    found = {"X": X[[names[i] for i in inputs.numeric]].to_numpy(inputs.dtype)} if inputs.numeric else {}
+    for group in inputs.text:
+        found[group.name] = np.empty((len(X), len(group.columns)), dtype=object)
+        for place, (column, known) in enumerate(zip(group.columns, group.categories, strict=True)):
+            missing = next(spelling for spelling in ("", *group.missing) if spelling not in known)
+            found[group.name][:, place] = X[names[column]].astype(object).fillna(missing).map(str.encode)
+    return found
 
 
 @pytest.mark.parametrize("name", STRINGS)
 def test_tensors_are_the_matrix_that_was_verified(name: str) -> None:
     _, X = CASES[name].fitted()
-    inputs = compiled(CASES[name]).inputs
-    np.testing.assert_array_equal(inputs.encode(tensors(X, inputs)), matrix(CASES[name]))
+    compilation = compiled(CASES[name])
+    sent = tensors(X, compilation.inputs, compilation.columns)
+    np.testing.assert_array_equal(compilation.inputs.encode(sent), matrix(CASES[name]))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_unknown_strings_are_what_the_encoder_makes_of_them() -> None:
     model, X = CASES["strings-one-hot-infrequent"].fitted()
     unknown = X.head(8).assign(city="Atlantis")
     compilation = compile_estimator(model)
-    matrix = compilation.inputs.encode(tensors(unknown, compilation.inputs))
+    matrix = compilation.inputs.encode(tensors(unknown, compilation.inputs, list(unknown.columns)))
     found = Runner(compilation.plan, engine="torch").predict(matrix)["y"]
     np.testing.assert_allclose(found[:, 0], model.predict(unknown), rtol=1e-6)
 

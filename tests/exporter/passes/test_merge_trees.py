@@ -61,7 +61,7 @@ def test_each_ensemble_keeps_its_bits(device: torch.device, kind: str) -> None:
     for run in (run_reference, run_on_cpu):
         assert np.array_equal(run(step.operation, [x]), np.concatenate([run(op, [x]) for op in operations], axis=1))
     alone = [run_kernel(op, [x], device, torch.float64) for op in operations]
-    for few, shape in ((FEW_PAIRS, {}), (0, {"BLOCK_ROWS": 32, "ELEMENTS": 64, "PARTS": True})):
+    for few, shape in ((FEW_PAIRS, {}), (0, {"BLOCK_ROWS": 32, "ELEMENTS": 128, "PARTS": True})):
         with mock.patch.object(launch, "FEW_PAIRS", few), tree_ensemble_shape.trying(shape):
             found = run_kernel(step.operation, [x], device, torch.float64)
             assert np.array_equal(found, np.concatenate(alone, axis=1))
