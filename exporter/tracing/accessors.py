@@ -15,9 +15,7 @@ from triton_regressors.exporter.tracing.dates import METHODS_OF_DATES, Dates
 from triton_regressors.exporter.tracing.expressions import (
     Expression,
 )
-from triton_regressors.exporter.tracing.frame_methods import (
-    each_cell,
-)
+from triton_regressors.exporter.tracing.frame_cells import each_cell
 from triton_regressors.exporter.tracing.patches import StandingType
 from triton_regressors.exporter.tracing.refusal import Untraceable
 from triton_regressors.exporter.tracing.text_methods import Step, step_of

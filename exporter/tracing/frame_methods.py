@@ -25,58 +25,17 @@ from triton_regressors.exporter.tracing.cells import (
 )
 from triton_regressors.exporter.tracing.expressions import (
     BOOLEAN,
-    DATE,
     FLOAT,
     INTEGER,
-    SINGLE,
     TEXT,
     Expression,
     Kind,
 )
+from triton_regressors.exporter.tracing.frame_cells import each_cell, like
+from triton_regressors.exporter.tracing.frame_reductions import REDUCTIONS
+from triton_regressors.exporter.tracing.frame_types import astype
 from triton_regressors.exporter.tracing.numpy_functions import unframed
-from triton_regressors.exporter.tracing.order import ascending
 from triton_regressors.exporter.tracing.refusal import Untraceable
-
-ROW_REMOVING = ("dropna", "drop_duplicates", "query", "sample", "nlargest", "nsmallest", "sort_values")
-OVER_ROWS = (
-    *("rolling", "expanding", "ewm", "shift", "diff", "pct_change", "groupby", "rank", "quantile", "describe", "corr"),
-    *("cumsum", "cumprod", "cummax", "cummin", "ffill", "bfill", "interpolate", "value_counts", "unique", "nunique"),
-    *("mode", "duplicated", "resample", "pivot", "melt", "join", "factorize", "idxmax", "idxmin"),
-)
-"""Methods whose answer for a row depends on other rows."""
-
-
-def like(found: Any, frame: Any) -> Any:
-    """Return an array as a column or a table with the labels of another."""
-    if np.ndim(found) == 1:
-        index = frame.index
-        return pd.Series(
-            np.asarray(found).view(np.ndarray), index=index, name=getattr(frame, "name", None), dtype=object
-        )
-    if np.ndim(found) == 2 and hasattr(frame, "columns"):
-        return pd.DataFrame(found.view(np.ndarray), index=frame.index, columns=frame.columns, dtype=object)
-    return found
-
-
-def each_cell(frame: Any, function: Callable[..., Expression], *others: Any) -> Any:
-    """Return a function of each cell of a column or a table."""
-    return like(mapped(function, unframed(frame), *others), frame)
-
-
-def refusing(name: str) -> Callable[..., Any]:
-    """Return a method that refuses to change rows or to look at others."""
-
-    def method(self: Any, *_: Any, **__: Any) -> Any:
-        if name in ROW_REMOVING:
-            raise Untraceable(
-                f"it calls {name}, which changes the rows", "An entry answers every row that it is sent, in order"
-            )
-        raise Untraceable(
-            f"it calls {name}, whose result depends on other rows",
-            "Compute such numbers in fit and keep them as attributes",
-        )
-
-    return method
 
 
 def _isna(self: Any) -> Any:
@@ -168,7 +127,7 @@ def _map(self: Any, func: Any, na_action: Any = None, **kwargs: Any) -> Any:
     if isinstance(func, Mapping) or hasattr(func, "iloc"):
         return each_cell(self, lambda x: _looked_up(x, func))
     if func is str:
-        return _astype(self, str)
+        return astype(self, str)
     return _each_value(self, functools.partial(func, **kwargs) if kwargs else func, na_action)
 
 
@@ -237,7 +196,7 @@ def _apply(self: Any, func: Any, args: Any = (), **kwargs: Any) -> Any:
     if isinstance(func, str):
         return getattr(self, func)(*args, **kwargs)
     if func is str:
-        return _astype(self, str)
+        return astype(self, str)
     return _each_value(self, functools.partial(func, *args, **kwargs) if args or kwargs else func)
 
 
@@ -322,70 +281,6 @@ def _replaced_in(table: Mapping[Any, Any], series: Any) -> Any:
     return series.map(lambda text: table.get(text, text))
 
 
-def _astype(self: Any, dtype: Any, *_: Any, **__: Any) -> Any:
-    if isinstance(dtype, Mapping):
-        found = self.copy()
-        for name, one in dtype.items():
-            found[name] = found[name].astype(one)
-        return found
-
-    def each(x: Any) -> Expression:
-        own = algebra()
-        value, name = own.expression(x), str(getattr(dtype, "__name__", dtype))
-        if value.kind.name == TEXT:
-            if name in ("str", "string", "category", "object") or isinstance(
-                dtype, pd.CategoricalDtype | pd.StringDtype
-            ):
-                return value
-            return own.text_call(value, "astype", lambda series: series.astype(dtype), name, kind=FLOAT)
-        if name in ("category", "object"):
-            return value
-        if name in ("str", "string") or isinstance(dtype, pd.StringDtype):
-            return _text_of_number(value)
-        if value.kind.name == DATE and name.startswith("datetime64"):
-            return value
-        if value.kind.name == DATE and name in ("int64", "int"):
-            return _whole_time(value)
-        return own.cast(value, _kind_of(dtype))
-
-    return each_cell(self, each)
-
-
-def _text_of_number(value: Expression) -> Expression:
-    """Return a whole number or a boolean as Python writes it."""
-    own = algebra()
-    if value.kind.assumed:
-        raise misused(value, "strings")
-    if value.kind.name == BOOLEAN:
-        return own.graph.make("text_of", value, ("False", "True"), kind=Kind(TEXT, "object"))
-    if value.kind.name != INTEGER:
-        raise Untraceable(f"it makes text of a {value.kind.name} column (astype)", "Make whole numbers of it before")
-    return own.graph.make("digits", value, kind=Kind(TEXT, "object"))
-
-
-def _whole_time(value: Expression) -> Expression:
-    """Return a date as the integer that pandas keeps: a count of the column's unit since 1970."""
-    own = algebra()
-    unit = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}[value.kind.unit or "us"]
-    if unit >= 1:
-        return own.graph.make("floor_divide", value, own.graph.constant(unit, Kind(INTEGER)), kind=Kind(INTEGER))
-    return own.graph.make("multiply", value, own.graph.constant(1000.0, Kind(INTEGER)), kind=Kind(INTEGER))
-
-
-def _kind_of(dtype: Any) -> str:
-    try:
-        kind = np.dtype(str(dtype).lower() if isinstance(dtype, pd.api.extensions.ExtensionDtype) else dtype)
-    except TypeError:
-        raise Untraceable(f"it casts a column to {dtype}") from None
-    if kind.kind == "b":
-        return BOOLEAN
-    if kind.kind in "iu":
-        return INTEGER
-    if kind.kind == "f" and kind.itemsize in (4, 8):
-        return SINGLE if kind.itemsize == 4 else FLOAT
-    raise Untraceable(f"it casts a column to {dtype}")
-
-
 def _round(self: Any, decimals: int = 0, *_: Any, **__: Any) -> Any:
     return like(cells.rounded(unframed(self), decimals), self)
 
@@ -407,62 +302,6 @@ def no_categories(self: Any) -> Any:
     )
 
 
-# Reductions
-
-
-def _reduction(name: str) -> Callable[..., Any]:
-    def method(self: Any, axis: Any = None, skipna: bool = True, numeric_only: bool = False, **more: Any) -> Any:
-        over_rows = self.ndim == 1 or axis in (None, 0, "index")
-        table = self
-        if numeric_only and self.ndim == 2:
-            table = self.select_dtypes("number")
-        values = unframed(table)
-        ddof = more.get("ddof", 1)
-        return _reduced(name, values, 0 if over_rows else 1, skipna, ddof, self.index if not over_rows else None)
-
-    return method
-
-
-def _reduced(name: str, values: Any, axis: int, skipna: bool, ddof: int, index: Any) -> Any:
-    missing = np.isnan(values)
-    if name in ("sum", "mean", "std", "var", "sem", "prod"):
-        neutral = 1.0 if name == "prod" else 0.0
-        kept = np.where(missing, neutral, values) if skipna else values
-        count = np.sum(~missing, axis=axis) if skipna else values.shape[axis]
-        found = np.prod(kept, axis=axis) if name == "prod" else np.sum(kept, axis=axis)
-        if name in ("mean", "std", "var", "sem"):
-            found = found / count
-        if name in ("std", "var", "sem"):
-            mean = found if axis == 0 else found[:, None]
-            squares = (values - mean) ** 2
-            squares = np.where(missing, 0.0, squares) if skipna else squares
-            found = np.sum(squares, axis=axis) / (count - ddof)
-            if name == "std":
-                found = np.sqrt(found)
-            elif name == "sem":
-                found = np.sqrt(found) / np.sqrt(count)
-    elif name in ("min", "max"):
-        fold = {("min", True): np.fmin, ("max", True): np.fmax, ("min", False): np.minimum, ("max", False): np.maximum}
-        found = fold[name, skipna].reduce(values, axis=axis)
-    elif name == "count":
-        found = np.sum(~missing, axis=axis)
-    else:
-        found = getattr(np, name)(np.where(missing, name == "all", values) if skipna else values, axis=axis)
-    return pd.Series(found.view(np.ndarray), index=index, dtype=object) if index is not None else found
-
-
-def _median(self: Any, axis: Any = 0, skipna: bool = True, numeric_only: bool = False, **_: Any) -> Any:
-    if axis not in (1, "columns"):
-        return refusing("median")(self)
-    values = unframed(self.select_dtypes("number") if numeric_only else self)
-    ordered = ascending(list(values.T))
-    count, found = np.sum(~np.isnan(values), axis=1), np.full(len(values), np.nan)
-    for known in range(1 if skipna else len(ordered), len(ordered) + 1):
-        low, high = ordered[(known - 1) // 2], ordered[known // 2]
-        found = np.where(count == known, low if known % 2 else (low + high) / 2, found)
-    return pd.Series(found.view(np.ndarray), index=self.index, dtype=object)
-
-
 def _merge(self: Any, right: Any, how: str = "inner", on: Any = None, **more: Any) -> Any:
     """Put the columns of a constant table beside, row by row: its rows are told apart by one column."""
     left_on, right_on = more.pop("left_on", on), more.pop("right_on", on)
@@ -479,8 +318,6 @@ def _merge(self: Any, right: Any, how: str = "inner", on: Any = None, **more: An
     return found
 
 
-REDUCTIONS = ("sum", "mean", "std", "var", "sem", "prod", "min", "max", "count", "any", "all")
-
 METHODS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("isna", "isnull"), _isna),
     **dict.fromkeys(("notna", "notnull"), _notna),
@@ -492,13 +329,12 @@ METHODS: dict[str, Callable[..., Any]] = {
     "map": _map,
     "apply": _apply,
     "replace": _replace,
-    "astype": _astype,
+    "astype": astype,
     "round": _round,
     "to_numpy": _to_numpy,
     "eval": _no_eval,
     **dict.fromkeys(("convert_dtypes", "infer_objects"), lambda self, *_, **__: self.copy()),
-    **{name: _reduction(name) for name in REDUCTIONS},
-    "median": _median,
+    **REDUCTIONS,
     "merge": _merge,
 }
 """What methods of Series and DataFrame do where they hold cells."""

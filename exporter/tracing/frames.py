@@ -35,18 +35,10 @@ from triton_regressors.exporter.tracing.expressions import (
     DURATION,
     TEXT,
 )
-from triton_regressors.exporter.tracing.frame_methods import (
-    METHODS,
-    OVER_ROWS,
-    ROW_REMOVING,
-    apply_rows,
-    like,
-    mask,
-    no_categories,
-    refusing,
-    where,
-)
+from triton_regressors.exporter.tracing.frame_cells import like
+from triton_regressors.exporter.tracing.frame_methods import METHODS, apply_rows, mask, no_categories, where
 from triton_regressors.exporter.tracing.numpy_functions import call_function, filled, unframed, vectorized
+from triton_regressors.exporter.tracing.over_rows import OVER_ROWS, ROW_REMOVING, refusing
 from triton_regressors.exporter.tracing.pandas_functions import cut, no_dummies, to_datetime
 from triton_regressors.exporter.tracing.patches import Patches, Stand, own_globals, patches
 from triton_regressors.exporter.tracing.python_numbers import BUILTINS, math_functions

@@ -19,11 +19,8 @@ from triton_regressors.exporter.tracing.expressions import (
     Expression,
     Kind,
 )
-from triton_regressors.exporter.tracing.frame_methods import (
-    each_cell,
-    like,
-    number_of,
-)
+from triton_regressors.exporter.tracing.frame_cells import each_cell, like
+from triton_regressors.exporter.tracing.frame_methods import number_of
 from triton_regressors.exporter.tracing.numpy_functions import unframed
 from triton_regressors.exporter.tracing.refusal import Untraceable
 
