@@ -14,7 +14,7 @@ import triton.language as tl
 
 from ...numerics.functions import apply_function
 from ...plan.plan import Parameters
-from .launch import tree_tile
+from .launch import filling_a_warp, tree_tile
 from .traverse import reach, rows_of_lanes
 
 LARGEST_SCRATCH = 2**24
@@ -193,9 +193,8 @@ def launch_sum(
     nodes, packed = len(parameters["nodes"]) // groups, len(parameters["quads"]) > 0
     tile = tree_tile(rows, trees, outputs // groups, x.shape[1], nodes, packed, x.device)
     form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
-    # The Triton language's compiler 3.6 does not end on 16 trees of a group and one row, so a block fills a warp.
-    block_trees = max(tile.block_trees, 32 // tile.block_rows) if grouped else tile.block_trees
-    span = block_trees if tile.parts else triton.cdiv(trees, block_trees) * block_trees
+    tile = filling_a_warp(tile) if grouped else tile
+    span = tile.block_trees if tile.parts else triton.cdiv(trees, tile.block_trees) * tile.block_trees
     parts, column_blocks = triton.cdiv(trees, span), triton.cdiv(outputs, tile.block_outputs)
     answers = {"OUTPUTS": outputs, "DIVISOR": divisor, "FUNCTION": function, "BLOCK_OUTPUTS": tile.block_outputs}
     most = rows if parts == 1 else max(LARGEST_SCRATCH // (parts * outputs), 1)
@@ -219,7 +218,7 @@ def launch_sum(
             GROUPED=grouped,
             PARTS=parts > 1,
             SPAN=span,
-            BLOCK_TREES=block_trees,
+            BLOCK_TREES=tile.block_trees,
             BLOCK_ROWS=tile.block_rows,
             num_warps=tile.num_warps,
             maxnreg=tile.registers if form == "plain" else None,

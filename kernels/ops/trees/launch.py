@@ -102,6 +102,14 @@ def tree_tile(
     )
 
 
+def filling_a_warp(tile: Tile) -> Tile:
+    """Return the tile with at least 32 elements, for trees in groups.
+
+    The compiler of the Triton language 3.6 does not end on 16 trees of a group and one row.
+    """
+    return tile._replace(block_trees=max(tile.block_trees, 32 // tile.block_rows))
+
+
 def tree_class(rows: int, trees: int, nodes: int, width: int, packed: bool) -> tuple[str, str, str]:
     """Return the classes of the number of rows, of the ensemble's size, and of its nodes and table of features."""
     of_rows = "few" if rows < 512 else "some" if rows < 16384 else "many"

@@ -67,6 +67,16 @@ def test_each_ensemble_keeps_its_bits(device: torch.device, kind: str) -> None:
             assert np.array_equal(found, np.concatenate(alone, axis=1))
 
 
+@pytest.mark.parametrize("rows", [1, 70, 1000, 20_000])
+@pytest.mark.parametrize("trees", [1, 3, 16, 100])
+def test_a_block_of_groups_fills_a_warp(rows: int, trees: int) -> None:
+    """The compiler of the Triton language 3.6 does not end on some smaller blocks."""
+    tile = launch.tree_tile(rows, trees, 1, FEATURES, 31 * trees, True, torch.device("cpu"))
+    filling = launch.filling_a_warp(tile)
+    assert filling.block_trees * filling.block_rows >= 32
+    assert filling == tile or tile.block_trees * tile.block_rows < 32
+
+
 def test_groups_join_other_groups_and_leave_other_values_where_they_are(device: torch.device) -> None:
     first, second, third = (nodes(seed) for seed in range(3))
     (merged,) = merge(beside([first, second])).steps
