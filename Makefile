@@ -97,7 +97,8 @@ pycaret: .venv-pycaret/.ready  ## Export PyCaret's pipelines, in an environment 
 
 .venv-pycaret/.ready: $(READY)
 	$(PYTHON) -m venv .venv-pycaret
-	echo $(CURDIR)/$(VENV)/lib/python*/site-packages > "$$(echo .venv-pycaret/lib/python*/site-packages)/beside.pth"
+	echo "import site; site.addsitedir('$$(echo $(CURDIR)/$(VENV)/lib/python*/site-packages)')" \
+		> "$$(echo .venv-pycaret/lib/python*/site-packages)/beside.pth"
 	.venv-pycaret/bin/python -m pip install --quiet --no-compile --no-deps pycaret-core==3.5.0 comm==0.2.3 \
 		imbalanced-learn==0.14.2 ipython==9.18.1 ipywidgets==8.1.9 kaleido==1.5.0 mljar-scikit-plot==0.3.12 \
 		outcome==1.3.0.post0 sniffio==1.3.1 \
