@@ -30,6 +30,7 @@ FAMILIES = {
         "polynomial",
         "polynomial_affine",
         "quadratic",
+        "stacked_affine",
     ),
     "trees": ("linear_leaves", "symmetric_trees", "tree_ensemble"),
     "neighbors": (

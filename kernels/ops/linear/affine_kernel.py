@@ -12,16 +12,32 @@ import triton.language as tl
 
 from ...numerics.dot import dot
 from ...numerics.functions import apply_function
+from ...numerics.members import member_places
 from .launch import AFFINE_TARGETS_BLOCK, MAX_AFFINE_FEATURES, affine_narrow_shape, affine_shape, target_block
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
+def weights_of(weight, place, feature, STACKED: tl.constexpr, FEATURES: tl.constexpr):
+    """Return features' weights: those of one map `[1, features]`, or of each row's member `[rows, features]`."""
+    if STACKED:
+        at = place[:, None] * FEATURES + feature[None, :]
+        found = tl.load(weight + at, mask=(place >= 0)[:, None] & (feature < FEATURES)[None, :], other=0.0)
+    else:
+        found = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)[None, :]
+    return found
+
+
+@triton.jit(do_not_specialize=["rows", "first", "members"])
 def affine_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    weight,  # float64 [FEATURES]
-    intercept,  # float64 [1]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
+    weight,  # float64 [FEATURES]; [members, FEATURES] where STACKED
+    intercept,  # float64 [1]; [members] where STACKED
     out,  # float32 or float64 [rows]
     rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
     SPARSE: tl.constexpr,  # whether to skip features without weight
@@ -30,28 +46,35 @@ def affine_kernel(
 ):
     """One target. A program makes `BLOCK_ROWS` rows from tiles of `[BLOCK_ROWS, BLOCK_FEATURES]`."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    place = member_places(numbers, row, row < rows, first, members) if STACKED else row
     total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
     for start in tl.range(0, FEATURES, BLOCK_FEATURES):
         feature = start + tl.arange(0, BLOCK_FEATURES)
         at = row[:, None] * FEATURES + feature[None, :]
         inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
         tile = tl.load(x + at, mask=inside, other=0.0, eviction_policy="evict_first")  # [BLOCK_ROWS, BLOCK_FEATURES]
-        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
+        w = weights_of(weight, place, feature, STACKED, FEATURES)
         tile = tile.to(tl.float64)
         if SPARSE:
-            tile = tl.where((w != 0.0)[None, :], tile, 0.0)
-        total += tile * w[None, :]
-    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
+            tile = tl.where(w != 0.0, tile, 0.0)
+        total += tile * w
+    y = apply_function(
+        tl.sum(total, axis=1) + (tl.load(intercept + place) if STACKED else tl.load(intercept)), FUNCTION
+    )
     tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "first", "members"])
 def affine_narrow_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    weight,  # float64 [FEATURES]
-    intercept,  # float64 [1]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
+    weight,  # float64 [FEATURES]; [members, FEATURES] where STACKED
+    intercept,  # float64 [1]; [members] where STACKED
     out,  # float32 or float64 [rows]
     rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     FEATURES: tl.constexpr,
     FUNCTION: tl.constexpr,
     SPARSE: tl.constexpr,  # whether to skip features without weight
@@ -66,17 +89,20 @@ def affine_narrow_kernel(
     """
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     slot = tl.arange(0, SLOTS)
+    place = member_places(numbers, row, row < rows, first, members) if STACKED else row
     total = tl.zeros([BLOCK_ROWS, SLOTS], tl.float64)
     for offset in tl.static_range(SLOT_FEATURES):
         feature = slot * SLOT_FEATURES + offset
         inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
         value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
-        w = tl.load(weight + feature, mask=feature < FEATURES, other=0.0)
+        w = weights_of(weight, place, feature, STACKED, FEATURES)
         value = value.to(tl.float64)
         if SPARSE:
-            value = tl.where((w != 0.0)[None, :], value, 0.0)
-        total += value * w[None, :]
-    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept), FUNCTION)
+            value = tl.where(w != 0.0, value, 0.0)
+        total += value * w
+    y = apply_function(
+        tl.sum(total, axis=1) + (tl.load(intercept + place) if STACKED else tl.load(intercept)), FUNCTION
+    )
     tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
 
 
@@ -124,11 +150,19 @@ def launch_affine(
     function: str,
     *,
     sparse: bool,
+    numbers: torch.Tensor | None = None,
+    first: int = 0,
 ) -> None:
-    """Launch the kernel on the first `rows` rows; `sparse` skips features without weight, which may be NaN."""
-    (features, targets), device = weight.shape, weight.device  # `x` is on the CPU if a GPU reads it across the bus
+    """Launch the kernel on the first `rows` rows; `sparse` skips features without weight, which may be NaN.
+
+    With `numbers`, those of the rows' members, weight and intercept are stacked over the members from `first` on.
+    """
+    *stacked, features, targets = weight.shape
+    device = weight.device  # `x` is on the CPU if a GPU reads it across the bus
     values = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
     what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
+    members = stacked[0] if stacked else 1
+    which = {"numbers": x if numbers is None else numbers, "first": first, "members": members, "STACKED": bool(stacked)}
     if targets > 1:
         block, block_targets = AFFINE_TARGETS_BLOCK, target_block(targets)
         grid = (triton.cdiv(rows, block["BLOCK_ROWS"]), triton.cdiv(targets, block_targets))
@@ -137,11 +171,11 @@ def launch_affine(
         slot_features = min(features, 4)
         slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
         shape = affine_narrow_shape.of(device, slots, slot_features)
-        affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
+        affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **which, **what, **shape)
     else:
         block_features = min(triton.next_power_of_2(features), MAX_AFFINE_FEATURES)
         shape = affine_shape.of(device, block_features, "masked" if features % block_features else "whole")
-        affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
+        affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **which, **what, **shape)
 
 
 def narrow(features: int) -> bool:

@@ -1,0 +1,125 @@
+"""Affine maps of the members of a fleet, to one target: `out[r] = f(Σⱼ x[r, j] · weight[m, j] + intercept[m])`.
+
+`m` is the place of row r's member. `x`: `[rows, features]`, float32 or float64; `weight`: `[members, features, 1]`
+float64; `intercept`: `[members, 1]` float64; `out`: `[rows, 1]`, float32 or float64; `f` as in `affine.py`.
+
+A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU computes the maps of all rows at once.
+A matrix library, which computes a single map, may add up in another order. Where the answer is rounded to float32 and
+nothing else reads it, that matters only to answers next to the middle of two float32 numbers; these rows, and all rows
+of other plans, are computed member by member as `affine.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ...cpu.tiles import TILE_ELEMENTS
+from ...format.errors import PlanError
+from ...numerics.functions import FUNCTIONS, check_function, function_suffix
+from ...plan.plan import Parameters
+from ...plan.stacked import Stacked
+from .affine import Affine
+from .affine_kernel import launch_affine
+
+SAFETY = 4.0
+"""A bound on the difference of two sums is this many times the usual one: γₙ = n · 2⁻⁵³ of the summands' sizes."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackedAffine(Stacked[Affine]):
+    """An affine map for each member; `rounded` says that the answer is an output, which is rounded to float32."""
+
+    weight: np.ndarray
+    intercept: np.ndarray
+    function: str = "identity"
+    start: int = 0
+    rounded: bool = False
+
+    @classmethod
+    def alike(cls, operation: Affine) -> Hashable | None:
+        return (operation.weight.shape, operation.function) if operation.weight.shape[1] == 1 else None
+
+    @classmethod
+    def of(cls, operations: Sequence[Affine], start: int = 0) -> StackedAffine:
+        weight = np.stack([each.weight for each in operations])
+        return cls(weight, np.stack([each.intercept for each in operations]), operations[0].function, start)
+
+    @property
+    def members(self) -> int:
+        return len(self.weight)
+
+    @property
+    def first(self) -> int:
+        return self.start
+
+    def check(self, *widths: int) -> None:
+        self.check_stacked(widths)
+        if self.weight.shape[1:] != (widths[0], 1) or self.intercept.shape != (self.members, 1):
+            raise PlanError(
+                f"stacked_affine: weight must be [members, {widths[0]}, 1] and intercept [members, 1], not "
+                f"{list(self.weight.shape)} and {list(self.intercept.shape)}."
+            )
+        check_function(self.function)
+
+    def output_width(self, *widths: int) -> int:
+        return 1
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the fields, and whether a weight is zero if one is."""
+        zero = (self.weight == 0).any()
+        return {**super().parameters(), **({"sparse": np.ones(1, dtype=bool)} if zero else {})}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, place = inputs[0].double(), self.places(inputs[1])
+        terms, intercept = _terms(x, parameters["weight"], place), parameters["intercept"][place]
+        return FUNCTIONS[self.function](terms.sum(1, keepdim=True) + intercept)
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, place = inputs[0], self.places(inputs[1])
+        answer = torch.empty(len(x), 1, dtype=torch.float64)
+        doubtful = torch.arange(len(x))
+        if self.rounded and self.function == "identity":
+            tile = max(TILE_ELEMENTS // x.shape[1], 1)
+            parts = zip(x.split(tile), place.split(tile), answer.split(tile), strict=True)
+            doubtful = torch.cat([self._sums(parameters, *part) for part in parts]).nonzero()[:, 0] if len(x) else place
+        if len(doubtful):
+            self._one_by_one(x[doubtful], place[doubtful], doubtful, answer)
+        return answer
+
+    def _sums(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+        """Write sums of some rows, and return where another order of a sum could round to another float32."""
+        terms, intercept = _terms(x.double(), parameters["weight"], place), parameters["intercept"][place]
+        torch.add(terms.sum(1, keepdim=True), intercept, out=answer)
+        size = terms.abs_().sum(1, keepdim=True) + intercept.abs()
+        error = size * (SAFETY * (x.shape[1] + 2) * 2.0**-53)
+        alike = (answer - error).float() == (answer + error).float()
+        return ~alike[:, 0]
+
+    def _one_by_one(self, x: torch.Tensor, place: torch.Tensor, rows: torch.Tensor, answer: torch.Tensor) -> None:
+        """Write the answers of some rows, member by member, as its own `Affine` computes them."""
+        order = place.argsort(stable=True)
+        members, counts = place[order].unique_consecutive(return_counts=True)
+        for member, some in zip(members.tolist(), order.split(counts.tolist()), strict=True):
+            own = Affine(self.weight[member], self.intercept[member], self.function)
+            parameters = {name: torch.from_numpy(array) for name, array in own.parameters().items()}
+            answer[rows[some]] = own.compute_on_cpu(parameters, x[some])
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        weight, intercept, (x, numbers) = parameters["weight"], parameters["intercept"], inputs
+        sparse = "sparse" in parameters
+        launch_affine(
+            x, weight, intercept, output, rows, self.function, sparse=sparse, numbers=numbers, first=self.start
+        )
+
+    def describe(self) -> str:
+        return f"{super().describe()}, {self.weight.shape[1]} → 1" + function_suffix(self.function)
+
+
+def _terms(x: torch.Tensor, weight: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    """Return each feature times its weight of the row's member, `[rows, features]`; 0 where that weight is 0."""
+    own = weight[:, :, 0].index_select(0, place)
+    return torch.where(own != 0, x, 0.0).mul_(own)

@@ -1,0 +1,41 @@
+"""Stacked operations, each with the members' own operations behind it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import Operation
+from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
+
+
+def affine(features: int, seed: int, function: str = "identity") -> Affine:
+    """Return a drawn map to one target; every third has a feature without weight."""
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((features, 1))
+    if features > 1 and seed % 3 == 0:
+        weight[seed % features] = 0.0
+    return Affine(weight, rng.standard_normal(1), function)
+
+
+def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
+    """Return members' operations as one."""
+    kind = stacked_class(members[0])
+    assert kind is not None
+    assert len({kind.alike(member) for member in members} | {None}) == 2, "they are not alike"
+    return kind.of(members, start)
+
+
+MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
+    **{
+        f"affine {features}": ([affine(features, seed) for seed in range(7)], (features,))
+        for features in (1, 5, 13, 32, 37, 300, 1500)
+    },
+    "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
+}
+"""Members' operations, which are alike, and the widths of their inputs."""
+
+OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
+    f"stacked {name}": (stacked(members, 2), (*widths, 1)) for name, (members, widths) in MEMBERS.items()
+}

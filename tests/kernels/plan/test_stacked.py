@@ -1,0 +1,85 @@
+"""Stacked operations answer each row with the bits of its member's own operation."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
+from tests.kernels.operations_stacked import MEMBERS, affine, stacked
+from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.stacked_affine import StackedAffine
+from triton_regressors.kernels.plan.plan import Operation
+from triton_regressors.kernels.plan.stacked import stacked_class
+
+START, ROWS = 3, 150
+
+
+def numbered(members: int, rows: int, seed: int = 0) -> np.ndarray:
+    """Return the number of a member for each row, `[rows, 1]`."""
+    return np.random.default_rng(seed).integers(START, START + members, (rows, 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_row_has_the_bits_of_its_own_member(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    members, widths = MEMBERS[name]
+    arrays, numbers = inputs_for(widths, ROWS), numbered(len(members), ROWS)
+    op = stacked(members, START)
+    found = run_kernel(op, [*arrays, numbers], device, dtype)
+    on_cpu, reference = run_on_cpu(op, [*arrays, numbers]), run_reference(op, [*arrays, numbers])
+    for place, member in enumerate(members):
+        mine = numbers[:, 0] == START + place
+        rows = [array[mine] for array in arrays]
+        assert found[mine].tobytes() == run_kernel(member, rows, device, dtype).tobytes()
+        assert on_cpu[mine].tobytes() == run_on_cpu(member, rows).tobytes()
+        np.testing.assert_allclose(reference[mine], run_reference(member, rows), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -> None:
+    members, widths = MEMBERS[name]
+    arrays, numbers = inputs_for(widths, ROWS), numbered(len(members), ROWS)
+    op, mixed = stacked(members, START), numbers.copy()
+    mixed[::3] = np.array([[-1.0], [0.0], [START + len(members)], [np.nan], [np.inf], [1e30]] * 25, np.float32)[:50]
+    mine = (mixed == numbers)[:, 0]
+    for run in (lambda rows: run_kernel(op, rows, device), lambda rows: run_on_cpu(op, rows)):
+        assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
+
+
+def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone() -> None:
+    """The sum lies at the middle between two float32 numbers, or next to it, so that its last bit decides."""
+    rng = np.random.default_rng(0)
+    members: list[Operation] = [affine(32, seed) for seed in range(5)]
+    x, numbers = rng.standard_normal((3_000, 32)), numbered(5, 3_000)
+    for row, number in enumerate(numbers[:, 0].astype(int) - START):
+        member = members[number]
+        assert isinstance(member, Affine)
+        last = np.flatnonzero(member.weight[:, 0])[-1]
+        y = np.float32(x[row] @ member.weight[:, 0] + member.intercept[0])
+        middle = (float(y) + float(np.nextafter(y, np.float32(np.inf)))) / 2
+        x[row, last] += (middle - (x[row] @ member.weight[:, 0] + member.intercept[0])) / member.weight[last, 0]
+    op = stacked(members, START)
+    assert isinstance(op, StackedAffine)
+    plain = run_reference(op, [x, numbers]).astype(np.float32)
+    found = run_on_cpu(dataclasses.replace(op, rounded=True), [x, numbers]).astype(np.float32)
+    expected = run_on_cpu(op, [x, numbers]).astype(np.float32)
+    assert found.tobytes() == expected.tobytes()
+    assert plain.tobytes() != expected.tobytes(), "no row was next to the middle"
+
+
+def test_what_cannot_be_stacked_says_so() -> None:
+    several = Affine(np.ones((3, 2)), np.zeros(2))
+    assert StackedAffine.alike(several) is None
+    assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(4, 1))
+    assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(3, 1, "exp"))
+    assert stacked_class(Columns(np.arange(3))) is None
+
+
+@pytest.mark.parametrize("widths", [(3,), (3, 2), (2, 1), (3, 1, 1)])
+def test_widths_that_do_not_fit_are_refused(widths: tuple[int, ...]) -> None:
+    with pytest.raises(PlanError, match="stacked_affine: "):
+        stacked([affine(3, 1), affine(3, 2)]).check(*widths)
