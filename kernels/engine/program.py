@@ -63,7 +63,9 @@ class Program:
         direct = {self.plan.outputs[name]: name for name in outputs if self.plan.outputs[name] not in read}
         for step in steps:
             inputs = [values[name] for name in step.inputs]
-            target = outputs[direct[step.output]] if step.output in direct else self.buffer(held, step.output, size)
+            dtype = inputs[0].dtype if step.operation.keeps_dtype() else torch.float64
+            made = step.output not in direct
+            target = self.buffer(held, step.output, size, dtype) if made else outputs[direct[step.output]]
             values[step.output] = target
             launch = _launch(step, self._parameters[step.output], inputs, target)
             tasks.append(Task(step.inputs, step.output, launch))

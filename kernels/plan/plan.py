@@ -170,6 +170,10 @@ class Operation(ABC):
         """Return whether the kernel reads every input element once, so that it may as well read it from host memory."""
         return False
 
+    def keeps_dtype(self) -> bool:
+        """Return whether the output has the dtype of its first input, and not float64, as elements are only moved."""
+        return False
+
     def hides_nan(self) -> bool:
         """Return whether NaN in an input may leave no trace in the output."""
         return False

@@ -17,8 +17,10 @@ from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.member_choice import MemberChoice
 from triton_regressors.kernels.ops.columns.outside import Outside
 from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.columns.slice import Slice
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
@@ -104,6 +106,8 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "scale": (scale(11), (11,)),
     **{f"scale {form} in float32": (single_scale(11, form), (11,)) for form in Scale.FORMS},
     "columns": (columns(9, 4), (9,)),
+    "slice": (Slice(2, 4), (9,)),
+    "member_choice": (MemberChoice(0, 2), (3, 3, 1)),
     "concatenate": (Concatenate(), (3, 5, 1)),
     "concatenate 9": (Concatenate(), (3, 1, 2, 1, 4, 1, 1, 2, 5)),
     "concatenate some columns": (Concatenate(np.array([8, 0, 2, 5, 5], dtype=np.int32)), (3, 5, 1)),
