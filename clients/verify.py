@@ -137,7 +137,7 @@ def verify(
             OutputCheck(
                 output,
                 max(
-                    (_parity(answer[output], wanted, parity.outputs[output].unit) for answer in answers.values()),
+                    (_parity(answer[output], wanted, golden.units[output]) for answer in answers.values()),
                     key=lambda parity: np.nan_to_num(parity.excess, nan=np.inf),
                 ),
                 parity.tolerance,
@@ -183,7 +183,7 @@ def _ask(
     return {name: np.concatenate([part[name] for part in parts])[back] for name in outputs}
 
 
-def _parity(answer: np.ndarray, wanted: np.ndarray, units: Sequence[float]) -> Parity:
+def _parity(answer: np.ndarray, wanted: np.ndarray, units: Sequence[float] | np.ndarray) -> Parity:
     """Return the result of `measure`; infinite if the server answers with another width."""
     if answer.shape != wanted.shape:
         return Parity(np.inf, np.inf, np.inf)

@@ -82,6 +82,7 @@ class Compilation:
                 name: np.concatenate([sample.rounded[name][:rows] for sample, rows in self._golden_parts])
                 for name in self.sample.rounded
             },
+            {name: tuple(unit.tolist()) for name, unit in self.report.units.items()},
         )
 
     @property

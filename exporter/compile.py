@@ -64,7 +64,8 @@ def compile_estimator(
             `upper`; None: there are no such outputs.
         level: the share of new rows whose target the interval is to cover (default 0.9).
         quantiles: fitted models of a lower and of an upper quantile, from which `lower` and `upper` are then made.
-        profile: rows as `predict` takes them, whose profile served rows are compared with; None: the sample.
+        profile: rows as `predict` takes them, whose profile served rows are compared with; None: the sample; False:
+            there is no profile.
         out_of_range: whether there is an output that counts the columns in which a row is unlike these rows.
         tolerance: the largest error of the whole export, in standard deviations of the predictions; the passes are
             given a part of it.

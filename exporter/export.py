@@ -157,7 +157,7 @@ def export(
             "or --input fp32."
         )
     repositories.check_target(repository, name, compilation.inputs, plan.output_widths(), compilation.columns)
-    _check(compilation.report, type(estimator).__name__)
+    check_parity(compilation.report, type(estimator).__name__)
     document = compilation.document()
     document = dataclasses.replace(document, provenance=dataclasses.replace(document.provenance, source=source))
     try:
@@ -174,7 +174,7 @@ def default_name(estimator: Any) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(last).__name__).lower()
 
 
-def _check(report: Report, subject: str) -> None:
+def check_parity(report: Report, subject: str) -> None:
     """Raise `ExportError` unless every output is within the tolerance, or one unit in float32's last place.
 
     If the user asks for FP32 and this rounds numbers, the answers must be those to the rounded rows.

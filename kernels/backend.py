@@ -66,6 +66,7 @@ class TritonPythonModel:
     read: Callable[[Request], Part]
     large_rows: int
     feature_names: tuple[str, ...]
+    by: str | None
     columns_digest: str
     outputs: tuple[str, ...]
     allowed: Allowed
@@ -87,6 +88,7 @@ class TritonPythonModel:
         from .engine.runner import Runner
         from .engine.staging import MAX_NUMBERS
         from .format.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS
+        from .format.member_table import read_members
         from .format.parity import measure
         from .format.row_profile import read_profile
         from .plan.plan import load_plan
@@ -135,14 +137,16 @@ class TritonPythonModel:
         self.read = self.numbers if self.inputs.plain_matrix else self._matrix
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
+        self.by = None if document.fleet is None else document.fleet.by
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
-        self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed)
+        refused = None if document.fleet is None else read_members(version, plan.n_features).refused
+        self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused)
         gathered = self.allowed if self.inputs.plain_matrix else None
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows, gathered=gathered)
         golden, tolerance = read_golden(version, document), document.parity.tolerance
         for name, answer in self.runner.predict(golden.X, self.outputs).items():
-            parity = measure(answer, golden.outputs[name], document.parity.outputs[name].unit)
+            parity = measure(answer, golden.outputs[name], golden.units[name])
             if not parity.within(tolerance):
                 raise ValueError(
                     f"On this device output '{name}' of the golden rows is {parity.max_error:.1e} standard deviations "
@@ -282,7 +286,8 @@ class TritonPythonModel:
         name = f" ('{self.feature_names[self.inputs.source(column)]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
-            return "not_finite", f"X must be finite: {where} is {number}."
+            whose = "" if self.by is None else f" (its model takes no {number} there)"
+            return "not_finite", f"X must be finite: {where} is {number}{whose}."
         if column in self.inputs.dates:
             return "missing", f"{tensor} must hold no missing date: {where} is NaT."
         if self.datatypes[tensor] != "BYTES":
@@ -292,6 +297,8 @@ class TritonPythonModel:
                 f"{tensor} must hold categories that the model was fitted on: {where} is {given}.",
             )
         string = strings_in(request, tensor)[row, place]
+        if tensor == self.by:
+            return "unknown_category", f"{tensor} must name a model of this fleet: row {row} is {_quoted(string)}."
         if column >= self.inputs.n_given and not np.isfinite(number):
             why = "has no part that the model reads" if np.isnan(number) else "is not UTF-8"
             message = f"{tensor} must hold strings that the model can read: {where}, {_quoted(string)}, {why}."

@@ -6,6 +6,7 @@
       weights.safetensors     the plan's arrays
       golden.safetensors      a `Golden`: a few rows with the estimator's own predictions
       profile.safetensors     a `RowProfile` of the rows that the export was given, if it was
+      members.safetensors     a `MemberTable`, if the entry is a fleet of many models
       kernels/                the modules of this folder that the plan needs, as they were at the export
 
 `plan.json` has two more keys. "files" holds the SHA-256 of every other file of its version, by path. "digest" is the
@@ -36,6 +37,7 @@ from .format.errors import PlanError
 
 if TYPE_CHECKING:
     from .format.inputs import Inputs
+    from .format.member_table import MemberTable
     from .format.parity import Parity
     from .format.row_profile import RowProfile
 
@@ -208,13 +210,46 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class MemberClass:
+    """Members of a fleet whose plans are alike, numbered one after the other.
+
+    `estimator` is their class, `members` their number, and `launches` the kernels that their rows need. `stacked` says
+    whether these kernels answer rows of all members at once; otherwise the class has one member.
+    """
+
+    estimator: str
+    members: int
+    launches: int
+    stacked: bool
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The members of an entry of many models.
+
+    The last column of the plan's matrix is the number of a row's member. Requests have the ids of members in the tensor
+    `by`, whose categories they are.
+    """
+
+    by: str
+    classes: tuple[MemberClass, ...]
+
+    @property
+    def members(self) -> int:
+        """The number of members."""
+        return sum(each.members for each in self.classes)
+
+
+@dataclass(frozen=True)
 class Document:
     """The content of `plan.json`.
 
     `plan` is the plan's own JSON, whose keys stand beside the others. The columns `nan_columns` of the plan's matrix
     may hold NaN. `interval` is None if the model has no outputs `lower` and `upper`. `answers_column` is True if the
     estimator's `predict` answers its one target as `[rows, 1]`, and None if it answers `[rows]` or has several targets.
-    `boolean_columns` held booleans in the sample, or in training if an encoder says so; None if no column did.
+    `boolean_columns` held booleans in the sample, or in training if an encoder says so; None if no column did. `fleet`
+    is None for a single model. For a fleet, `parity` has each output's worst member, and `nan_columns` the columns in
+    which some member takes NaN.
     """
 
     plan: Mapping[str, Any]
@@ -226,6 +261,7 @@ class Document:
     interval: IntervalReport | None = None
     answers_column: bool | None = None
     boolean_columns: tuple[int, ...] | None = None
+    fleet: Fleet | None = None
 
 
 @dataclass(frozen=True)
@@ -233,11 +269,13 @@ class Golden:
     """Rows to try an entry on, and the estimator's predictions for them.
 
     `X` is `[rows, n_features]`, the plan's matrix, which has numbers in place of strings. The predictions for each
-    output are float64 `[rows, width]`.
+    output are float64 `[rows, width]`. `units` are the units of their errors: for each output a number for each column
+    of a single model, or `[rows, width]` of a fleet, by each row's member.
     """
 
     X: np.ndarray
     outputs: Mapping[str, np.ndarray]
+    units: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def version_number(name: str) -> int | None:
@@ -276,6 +314,7 @@ def write_version(
     golden: Golden,
     modules: Iterable[Path],
     profile: RowProfile | None = None,
+    members: MemberTable | None = None,
 ) -> None:
     """Write the files of a version into a new directory, `plan.json` last: it has the digests of the others.
 
@@ -286,11 +325,14 @@ def write_version(
         golden: the golden rows.
         modules: the files of this folder that the version carries, by their paths below it.
         profile: the profile of the export's rows, if there is one.
+        members: the table of a fleet's members.
     """
     version.mkdir(parents=True)
     write_golden(version, golden)
     if profile is not None:
         profile.write(version)
+    if members is not None:
+        members.write(version)
     (version / MODEL).write_bytes(MODEL_CODE)
     for module in modules:
         target = version / KERNELS.name / module
@@ -368,7 +410,12 @@ def read_golden(version: Path, document: Document) -> Golden:
         raise PlanError(f"{path} is incomplete: {lacking[0]!r} is missing.")
     if not len(arrays["X"]):
         raise PlanError(f"{path} has no rows; at least 1 is needed.")
-    return Golden(arrays["X"], {name: arrays[name] for name in document.parity.outputs})
+    units: Mapping[str, Any] = {name: each.unit for name, each in document.parity.outputs.items()}
+    if document.fleet is not None:
+        from .format.member_table import read_members
+
+        units = read_members(version, document.inputs.n_features).units_of(arrays["X"][:, -1])
+    return Golden(arrays["X"], {name: arrays[name] for name in document.parity.outputs}, units)
 
 
 def sealed(version: Path, whole: Mapping[str, Any]) -> bytes:

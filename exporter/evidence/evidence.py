@@ -83,7 +83,7 @@ class Terms:
         if isinstance(calibrate, tuple | list) and len(calibrate) == 2:
             calibrate = in_order(calibrate[0], columns, estimator, CALIBRATION), calibrate[1]
         sample = in_order(self.sample, columns, estimator, "The sample")
-        profile = in_order(self.profile, columns, estimator, PROFILE)
+        profile = self.profile if self.profile is False else in_order(self.profile, columns, estimator, PROFILE)
         polars = polars_types(self.sample)
         return dataclasses.replace(self, sample=sample, calibrate=calibrate, profile=profile, polars=polars)
 

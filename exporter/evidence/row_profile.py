@@ -20,7 +20,7 @@ ANSWERED_ROWS = 2**16
 def find_profile(
     lowered: Lowered, oracle: Oracle, inputs: Inputs, sample: Sample, runner: Runner, given: Any | None
 ) -> RowProfile | None:
-    """Return the profile of the given rows, or of the sample, or None if the user gave neither.
+    """Return the profile of the given rows, or of the sample, or None if the user gave neither or wants none.
 
     Args:
         lowered: the model, which knows the numbers that columns of categories take.
@@ -28,11 +28,13 @@ def find_profile(
         inputs: the entry's inputs, with the types of numbers that it serves.
         sample: the rows that the plan is verified on.
         runner: the plan, whose answers to given rows are part of their profile.
-        given: rows as `predict` takes them.
+        given: rows as `predict` takes them; False: there is no profile.
 
     Raises:
         ExportError: the given rows do not fit the model.
     """
+    if given is False:
+        return None
     known = {column: lowered.profile.choices[column] for column in inputs.categorical}
     if given is not None:
         X = inputs.rounded(oracle.matrix(oracle.table(given, PROFILE), lowered.inputs.numeric, PROFILE))

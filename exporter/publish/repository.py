@@ -34,6 +34,7 @@ from triton_regressors.exporter.publish.modules import modules_of
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.format.columns_digest import COLUMNS
 from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
+from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.row_profile import RowProfile
 from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.model_config import edit_pbtxt, from_pbtxt, to_pbtxt
@@ -121,6 +122,7 @@ def publish(
     options: ServingOptions,
     version: int | None = None,
     profile: RowProfile | None = None,
+    members: MemberTable | None = None,
 ) -> Entry:
     """Write the plan, which `document` holds too, as the next version of an entry, or as `version`, and return it.
 
@@ -132,7 +134,7 @@ def publish(
     with staged(repository) as staging:
         written = staging / "entry"
         first = version or 1
-        write_version(written / str(first), document, plan.to_tensors(), golden, modules_of(plan), profile)
+        write_version(written / str(first), document, plan.to_tensors(), golden, modules_of(plan), profile, members)
         while True:
             try:
                 if (repository / name).exists():

@@ -21,15 +21,23 @@ THREADED_DOT = 2**13
 class Allowed:
     """Looks for numbers that a model with `n_features` columns cannot take.
 
-    The columns `nan_columns` may hold NaN, and `closed_columns` may not hold `UNKNOWN`.
+    The columns `nan_columns` may hold NaN, and `closed_columns` may not hold `UNKNOWN`. In a fleet, `refused` says in
+    which columns a member takes no NaN, bool `[members, n_features]`; a row's last number is that of its member.
     """
 
-    def __init__(self, n_features: int, nan_columns: Sequence[int], closed_columns: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        nan_columns: Sequence[int],
+        closed_columns: Sequence[int] = (),
+        refused: np.ndarray | None = None,
+    ) -> None:
         self.nan_columns = list(nan_columns)
         self._closed = list(closed_columns)
         self._others = np.setdiff1d(np.arange(n_features), nan_columns)
         self._all_finite = not self._closed and len(self._others) == n_features
         self._n_features = n_features
+        self._refused = refused if self.nan_columns else None
 
     def holds(self, numbers: np.ndarray) -> bool:
         """Return whether all of `[rows * n_features]`, one row after the other, are allowed."""
@@ -38,13 +46,26 @@ class Allowed:
         rows = numbers.reshape(-1, self._n_features)
         if self._closed and (rows[:, self._closed] == UNKNOWN).any():
             return False
-        return not np.isinf(numbers).any() and not np.isnan(rows[:, self._others]).any()
+        if np.isinf(numbers).any() or np.isnan(rows[:, self._others]).any():
+            return False
+        return self._refused is None or not self._nan_of_members(rows).any()
+
+    def _nan_of_members(self, rows: np.ndarray) -> np.ndarray:
+        """Return where rows hold NaN that their members do not take."""
+        assert self._refused is not None
+        wrong: np.ndarray = np.isnan(rows)
+        found = np.flatnonzero(wrong.any(axis=1))
+        numbers = np.nan_to_num(rows[found, -1], nan=0.0).astype(np.int64)
+        wrong[found] &= self._refused[np.clip(numbers, 0, len(self._refused) - 1)]
+        return wrong
 
     def first_wrong(self, rows: np.ndarray) -> tuple[int, int] | None:
         """Return the row and column of the first number that is not allowed, or None."""
         wrong = np.isinf(rows)
         wrong[:, self._others] |= np.isnan(rows[:, self._others])
         wrong[:, self._closed] |= rows[:, self._closed] == UNKNOWN
+        if self._refused is not None:
+            wrong |= self._nan_of_members(rows)
         if not wrong.any():
             return None
         row, column = np.argwhere(wrong)[0]

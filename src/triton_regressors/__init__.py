@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from triton_regressors.exporter.errors import ExportError
     from triton_regressors.exporter.export import export
     from triton_regressors.exporter.files.loading import load_estimator
+    from triton_regressors.exporter.fleets.fleet import FleetExport, export_fleet
     from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform
     from triton_regressors.mlflow.model_registry import log_entry
     from triton_regressors.scoring.errors import ScoringError
@@ -59,6 +60,7 @@ __all__ = [
     "ComparisonError",
     "Export",
     "ExportError",
+    "FleetExport",
     "IncompleteComparison",
     "InferenceError",
     "InvalidRequest",
@@ -82,6 +84,7 @@ __all__ = [
     "answers",
     "compare",
     "export",
+    "export_fleet",
     "load",
     "load_estimator",
     "log_entry",
@@ -111,6 +114,7 @@ _PLACES = {
     "exporter.export": ("export",),
     "exporter.errors": ("ExportError",),
     "exporter.files.loading": ("load_estimator",),
+    "exporter.fleets.fleet": ("FleetExport", "export_fleet"),
     "exporter.lowering.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
     "mlflow.model_registry": ("log_entry",),
     "scoring.errors": ("ScoringError",),
@@ -119,7 +123,11 @@ _PLACES = {
 }
 """The source of each name that is imported when it is first used; the imports above tell type checkers the same."""
 _NEEDS = {"clients.compare.report.report": "compare", "scoring.file_scoring": "score"} | dict.fromkeys(
-    ("exporter.compilation", "exporter.export", "exporter.files.loading", "exporter.lowering.registry"), "export"
+    (
+        *("exporter.compilation", "exporter.export", "exporter.files.loading", "exporter.fleets.fleet"),
+        "exporter.lowering.registry",
+    ),
+    "export",
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from triton_regressors.describe.fleet_text import fleet_sentences
 from triton_regressors.describe.input_text import BRIEF_WIDTH, Input, inputs_of, labels
 from triton_regressors.describe.interval_text import interval_sentences
 from triton_regressors.describe.profile_text import few_rows_sentence, profile_sentences
@@ -52,7 +53,7 @@ class Contract:
     `estimator` is the class of the estimator; `python` and `shell` are code that asks a server on this machine;
     `interval` holds sentences on the prediction interval, and `profile` on the rows that served rows are compared with,
     if there are any; `few_rows` is a sentence if these are few. `table` holds sentences on the types of the table for
-    which the answers are exact, if these are not float64.
+    which the answers are exact, if these are not float64. `fleet` holds sentences on the models of a fleet.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Contract:
     profile: tuple[str, ...] = ()
     few_rows: str | None = None
     table: tuple[str, ...] = ()
+    fleet: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
@@ -110,6 +112,7 @@ class Contract:
             '<div style="max-width: 64em; line-height: 1.4">'
             f"{_paragraph(' · '.join(about))}{_table('input', 'columns', inputs)}{_table('output', 'meaning', outputs)}"
             f"{_paragraph('<br>'.join(map(escape, self._measured())))}"
+            f"{_details('Models', _paragraph('<br>'.join(map(escape, self.fleet)))) if self.fleet else ''}"
             f"{_paragraph('<br>'.join(map(escape, self.interval))) if self.interval else ''}"
             f"{_details('Profile', _paragraph('<br>'.join(map(escape, self.profile)))) if self.profile else ''}"
             f"{_paragraph('Ask it from Python')}{_code(self.python)}"
@@ -134,7 +137,11 @@ class Contract:
         yield from ("", "Parity with the estimator's own predict")
         for sentence in (*(f"{each.name}: {self._error(each)}." for each in self.outputs), *self._measured()):
             yield from _wrapped(sentence, width, 2)
-        for heading, sentences in (("Prediction interval", self.interval), ("Profile", self.profile)):
+        for heading, sentences in (
+            ("Models", self.fleet),
+            ("Prediction interval", self.interval),
+            ("Profile", self.profile),
+        ):
             if sentences:
                 yield from ("", heading)
             for sentence in sentences:
@@ -203,6 +210,7 @@ def contract_of(
         () if profile is None else tuple(profile_sentences(profile, inputs, called)),
         None if profile is None else few_rows_sentence(profile),
         _on_table(inputs, called),
+        () if document.fleet is None else tuple(fleet_sentences(document.fleet)),
     )
 
 

@@ -1,0 +1,138 @@
+"""Members of a fleet in classes, and the one plan that answers rows of all of them.
+
+Members are in one class if their plans have the same steps, and if each step's operations can be stacked or are equal.
+A class is computed for all rows of a batch at once, and each row takes the answer of its member's class. A member is
+often a class of its own if its plan holds an operation that cannot be stacked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from triton_regressors.exporter.fleets.member import Member
+from triton_regressors.kernels.entry import MemberClass
+from triton_regressors.kernels.ops.columns.member_choice import MemberChoice
+from triton_regressors.kernels.ops.columns.slice import Slice
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
+from triton_regressors.kernels.plan.stacked import stacked_class
+
+ROWS, NUMBER = "rows", "member"
+"""The values of the features and of the members' numbers."""
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Members of one class, numbered from `start` on."""
+
+    start: int
+    members: Sequence[Member]
+
+    @property
+    def stop(self) -> int:
+        """The number after that of the last member."""
+        return self.start + len(self.members)
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the names of the class's values."""
+        return f"members {self.start}"
+
+    def record(self, steps: Sequence[Step]) -> MemberClass:
+        """Return the class as an entry describes it; `steps` are those of its members."""
+        launches = sum(step.launches() for step in steps)
+        return MemberClass(self.members[0].estimator, len(self.members), launches, len(self.members) > 1)
+
+
+def classes_of(members: Sequence[Member]) -> list[Alike]:
+    """Return members in classes, by the first member of each, numbered class by class."""
+    groups: dict[Hashable, list[Member]] = {}
+    for member in members:
+        groups.setdefault(_key(member.plan), []).append(member)
+    found, start = [], 0
+    for group in groups.values():
+        found.append(Alike(start, group))
+        start += len(group)
+    return found
+
+
+def fleet_plan(classes: Sequence[Alike]) -> tuple[Plan, list[MemberClass]]:
+    """Return the plan of members in classes, and the description of each class.
+
+    The plan's last column is the number of a row's member, and the others are the members' own columns.
+    """
+    first = classes[0].members[0].plan
+    features = first.n_features
+    steps = [Step(Slice(0, features), (INPUT,), ROWS), Step(Slice(features, 1), (INPUT,), NUMBER)]
+    answers, records = dict.fromkeys(first.outputs, ""), []
+    for alike in classes:
+        own = list(_steps(alike))
+        steps += own
+        records.append(alike.record(own))
+        for name, value in alike.members[0].plan.outputs.items():
+            mine, before = _renamed(alike, value), answers[name]
+            if not before:
+                answers[name] = mine
+                continue
+            answers[name] = f"{name} {alike.prefix}"
+            steps.append(Step(MemberChoice(alike.start, alike.stop), (before, mine, NUMBER), answers[name]))
+    return Plan(features + 1, tuple(steps), answers, first.dtype), records
+
+
+def _steps(alike: Alike) -> Iterator[Step]:
+    """Yield the steps of a class."""
+    first = alike.members[0].plan
+    read = {name for step in first.steps for name in step.inputs}
+    for place, step in enumerate(first.steps):
+        operations = [member.plan.steps[place].operation for member in alike.members]
+        inputs, output = tuple(_renamed(alike, name) for name in step.inputs), _renamed(alike, step.output)
+        kind = stacked_class(operations[0])
+        if kind is None or _same(operations):
+            yield Step(operations[0], inputs, output)
+            continue
+        stack: Operation = kind.of(operations, alike.start)
+        if "rounded" in stack.attributes() and step.output not in read:
+            stack = dataclasses.replace(stack, rounded=True)  # type: ignore[type-var]
+        yield Step(stack, (*inputs, NUMBER), output)
+
+
+def _renamed(alike: Alike, value: str) -> str:
+    """Return the name of a member's value in the fleet's plan."""
+    return ROWS if value == INPUT else f"{alike.prefix}: {value}"
+
+
+def _key(plan: Plan) -> Hashable:
+    """Return what plans of one class have in common: operations that cannot be stacked are the same in all of them."""
+    steps = [(step.operation.kind(), step.inputs, step.output, _key_of(step.operation)) for step in plan.steps]
+    return plan.n_features, plan.dtype, tuple(plan.outputs.items()), tuple(steps)
+
+
+def _key_of(operation: Operation) -> Hashable:
+    """Return what operations have in common that one step of a class computes."""
+    kind = stacked_class(operation)
+    key = None if kind is None else kind.alike(operation)
+    if key is not None:
+        return key
+    arrays = tuple((name, array.dtype.str, array.shape, _digest(array)) for name, array in operation.arrays())
+    return repr(sorted(operation.attributes().items())), arrays
+
+
+def _digest(array: np.ndarray) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).digest()
+
+
+def _same(operations: Sequence[Operation]) -> bool:
+    """Return whether operations of one kind have equal fields."""
+    first, arrays = operations[0], dict(operations[0].arrays())
+
+    def equal(name: str, array: np.ndarray) -> bool:
+        return np.array_equal(array, arrays[name], equal_nan=array.dtype.kind == "f")
+
+    return all(
+        other.attributes() == first.attributes() and all(equal(*each) for each in other.arrays())
+        for other in operations[1:]
+    )

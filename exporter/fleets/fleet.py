@@ -1,0 +1,296 @@
+"""The user's function for fleets: many fitted estimators become one entry of a model repository."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sklearn
+
+from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
+from triton_regressors.describe.contract import Contract, contract_of
+from triton_regressors.exporter.compilation import stage_summary
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.fleets.classes import classes_of, fleet_plan
+from triton_regressors.exporter.fleets.member import Member, compile_members
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.entry import Document, Entry, Fleet, Golden, OutputParity, Provenance
+from triton_regressors.kernels.format.inputs import TextInput
+from triton_regressors.kernels.format.member_table import MemberTable
+from triton_regressors.kernels.format.parity import measure
+from triton_regressors.kernels.plan.plan import Plan
+from triton_regressors.version import __version__
+
+GOLDEN_ROWS, GOLDEN_ROWS_OF_ALL = 16, 20_000
+"""The most golden rows of a member, and about the most of a fleet, which has at least one of each member."""
+
+AGREE = ("plan.n_features", "inputs", "columns", "outputs", "answers_column")
+CHECKED_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, repr=False)
+class FleetExport:
+    """A fleet that was written, and its contract."""
+
+    entry: Entry
+    plan: Plan
+    document: Document
+    golden: Golden
+    table: MemberTable
+
+    @property
+    def contract(self) -> Contract:
+        """The inputs and outputs of the entry."""
+        return contract_of(self.entry.name, self.entry.version, self.document, self.golden)
+
+    def __repr__(self) -> str:
+        return f"FleetExport of {self.entry.name} version {self.entry.version}\n{self.contract.brief()}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self) -> str:
+        """Return the text that the command prints: the files written, the classes, and a short contract."""
+        entry, fleet = self.entry, self.document.fleet
+        assert fleet is not None
+        lines = [
+            f"Wrote {entry.name} version {entry.version} to {entry.version_directory}: {fleet.members:,} models in "
+            f"{len(fleet.classes):,} class{'es' * (len(fleet.classes) != 1)}, {self.plan.parameter_bytes():,} bytes.",
+            self.contract.brief(),
+            *self.contract.fleet,
+        ]
+        return "\n".join(lines)
+
+
+def export_fleet(
+    models: Mapping[str, Any],
+    repository: str | Path = DEFAULT_REPOSITORY,
+    *,
+    name: str,
+    by: str = "id",
+    samples: Mapping[str, Any] | pd.DataFrame | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    precision: str = DEFAULT_PRECISION,
+    input: str = "auto",
+    missing_strings: Sequence[str] = MISSING_STRINGS,
+    columns: Sequence[str] | None = None,
+    ties: str = "refuse",
+    version: int | None = None,
+    progress: Callable[[int], object] | None = None,
+    **serving: Any,
+) -> FleetExport:
+    """Write many fitted estimators into a model repository as one entry, whose rows name the model that answers them.
+
+    The entry has one more input, BYTES `[rows, 1]`, with the id of each row's model. Rows of one request may name
+    different models. Each model is compiled and verified as `export` does it alone, and a row's answer has the bits
+    that an entry of its model alone gives.
+
+    Args:
+        models: the fitted estimators by their ids, which are strings: regressors, or Pipelines or searches that end in
+            one. They take the same columns.
+        repository: the model repository, a directory; it is made if it does not exist.
+        name: the entry's name on the server.
+        by: the name of the input with the ids, and of their column in tables.
+        samples: rows to verify on, as `predict` takes them: one table of each model by its id, or one DataFrame with
+            the rows of all models and their ids in the column `by`. None: rows drawn to each model's fitted scale.
+        tolerance: see `export`.
+        precision: see `export`.
+        input: see `export`; "auto" is FP64 for all models if one of them needs it.
+        missing_strings: see `export`.
+        columns: see `export`.
+        ties: see `export`.
+        version: the number of the version, at least 1, which the entry must not have yet; None: the next one.
+        progress: is called with the number of models compiled so far.
+        serving: the arguments of `export` from `max_batch_size` on, such as `instances`.
+
+    Raises:
+        ExportError: a model cannot be exported, or its answers are not its estimator's; models differ in their
+            columns; or an option or the repository does not allow the export. Nothing is written.
+    """
+    from triton_regressors.exporter.publish import repository as repositories
+    from triton_regressors.exporter.publish.config import ServingOptions
+
+    options = ServingOptions(**serving)
+    repository = Path(repository)
+    repositories.check_name(name)
+    repositories.check_version(repository / name, version)
+    rows_of = _samples(models, samples, by)
+    existing = repositories.input_type(repository, name)
+    if input == "auto" and existing == "fp64":
+        input = "fp64"
+    arguments = {
+        "tolerance": tolerance,
+        "precision": precision,
+        "missing_strings": missing_strings,
+        "columns": columns,
+        "kept": [column for column in repositories.columns_taken(repository, name) if column != by],
+        "ties": ties,
+    }
+    rows = max(1, min(GOLDEN_ROWS, GOLDEN_ROWS_OF_ALL // len(models)))
+    members = compile_members(models, rows_of, rows, {**arguments, "input": input}, progress)
+    if input == "auto" and len({member.plan.dtype for member in members} | {m.inputs.dtype for m in members}) > 1:
+        members = compile_members(models, rows_of, rows, {**arguments, "input": "fp64"}, progress)
+    _check_alike(members, by)
+    classes = classes_of(members)
+    plan, records = fleet_plan(classes)
+    in_order = [member for alike in classes for member in alike.members]
+    golden, table = _golden(in_order, plan), _table(in_order, plan)
+    document = _document(in_order, plan, Fleet(by, tuple(records)), table, len(golden.X))
+    _verify(plan, golden, tolerance)
+    repositories.check_target(
+        repository, name, document.inputs, plan.output_widths(), document.provenance.feature_names
+    )
+    try:
+        entry = repositories.publish(repository, name, plan, golden, document, options, version, members=table)
+    except OSError as error:
+        raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
+    return FleetExport(entry, plan, document, golden, table)
+
+
+def _samples(models: Mapping[str, Any], samples: Any, by: str) -> Mapping[str, Any]:
+    """Return the rows of each model, or no rows; raise `ExportError` for ids and samples that do not fit."""
+    if not isinstance(models, Mapping) or not models:
+        raise ExportError("A fleet needs a mapping with at least one fitted model by its id.")
+    for each in models:
+        if not isinstance(each, str) or not each or "\0" in each:
+            raise ExportError(f"The id of a model must be a string that is not empty, not {each!r}.")
+    if not isinstance(by, str) or not by:
+        raise ExportError(f"by must be the name of the column of ids, not {by!r}.")
+    if samples is None:
+        return {}
+    if isinstance(samples, pd.DataFrame):
+        if by not in samples.columns:
+            raise ExportError(f"The samples lack the column {by!r} with the ids of their models.")
+        samples = {str(key): rows.drop(columns=by) for key, rows in samples.groupby(by, sort=False)}
+    unknown, lacking = [key for key in samples if key not in models], [key for key in models if key not in samples]
+    if lacking:
+        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}, and {len(lacking) - 1} others.")
+    if unknown:
+        raise ExportError(f"The samples have rows for {unknown[0]!r}, which is no model of the fleet.")
+    return {key: samples[key] for key in models}
+
+
+def _check_alike(members: Sequence[Member], by: str) -> None:
+    """Raise `ExportError` unless members agree on their columns; it names two of them and the difference."""
+    first = members[0]
+    facts = _facts(first)
+    for other in members[1:]:
+        for (what, mine), theirs in zip(facts.items(), _facts(other).values(), strict=True):
+            if mine != theirs:
+                raise ExportError(
+                    f"The models of a fleet must take the same columns: {first.id!r} and {other.id!r} differ in {what} "
+                    f"({_brief(mine)} and {_brief(theirs)})."
+                )
+    taken = {*first.columns, *first.inputs.columns()}
+    if by in taken:
+        raise ExportError(f"The models have a column or an input {by!r} already; choose another name with by=.")
+    if first.inputs.made is not None:
+        raise ExportError("A fleet cannot take columns that are made of strings, such as a part of a name.")
+
+
+def _facts(member: Member) -> dict[str, Any]:
+    """Return what members have in common, by its name in an error."""
+    inputs = member.inputs
+    groups = {group.name: group for group in inputs.text}
+    return {
+        "the names of their columns": member.columns,
+        "the number of their columns": inputs.n_features,
+        "the types of their columns": (inputs.datatypes(), inputs.columns()),
+        "the categories of their strings": {name: group.categories for name, group in groups.items()},
+        "their answers to unknown strings": {name: (group.closed, group.missing) for name, group in groups.items()},
+        "their whole numbers": inputs.integers,
+        "the columns that are float32": inputs.float32,
+        "their outputs": member.plan.output_widths(),
+        "the shape of their answers": member.answers_column,
+        "their further inputs": inputs.made,
+    }
+
+
+def _brief(fact: Any) -> str:
+    text = str(fact)
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def _golden(members: Sequence[Member], plan: Plan) -> Golden:
+    """Return the golden rows of all members, each with the number of its member."""
+    numbers = np.repeat(np.arange(len(members)), [len(member.X) for member in members])[:, None]
+    X = np.hstack([np.concatenate([member.X for member in members]), numbers]).astype(members[0].X.dtype)
+    outputs = {name: np.concatenate([member.outputs[name] for member in members]) for name in plan.outputs}
+    return Golden(X, outputs, _units(members, plan.outputs, numbers[:, 0]))
+
+
+def _units(members: Sequence[Member], outputs: Mapping[str, str], numbers: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: np.array([member.parity.outputs[name].unit for member in members])[numbers] for name in outputs}
+
+
+def _table(members: Sequence[Member], plan: Plan) -> MemberTable:
+    """Return the facts about each member."""
+    refused = np.ones((len(members), plan.n_features), dtype=bool)
+    for place, member in enumerate(members):
+        refused[place, list(member.nan_columns)] = False
+    outputs = list(plan.outputs)
+    errors, excess = (
+        {name: np.array([getattr(member.parity.outputs[name], what) for member in members]) for name in outputs}
+        for what in ("max_error", "excess")
+    )
+    return MemberTable(refused, errors, excess, _units(members, plan.outputs, np.arange(len(members))))
+
+
+def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: MemberTable, golden_rows: int) -> Document:
+    """Return what `plan.json` holds."""
+    first, number = members[0], plan.n_features - 1
+    ids = TextInput(fleet.by, (number,), (tuple(member.id for member in members),), (True,))
+    inputs = dataclasses.replace(
+        first.inputs,
+        n_features=plan.n_features,
+        text=(*first.inputs.text, ids),
+        categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
+    )
+    names = first.columns or tuple(f"x{column}" for column in range(number))
+    kinds = Counter(each.estimator for each in fleet.classes for _ in range(each.members))
+    booleans = sorted({column for member in members for column in member.boolean_columns})
+    return Document(
+        plan=plan.to_json(),
+        provenance=Provenance(
+            estimator=", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()),
+            class_="fleet",
+            feature_names=(*names, fleet.by),
+            scikit_learn=sklearn.__version__,
+            triton_regressors=__version__,
+        ),
+        inputs=inputs,
+        nan_columns=tuple(np.flatnonzero(~table.refused.all(axis=0)).tolist()),
+        parity=dataclasses.replace(
+            first.parity,
+            rows=sum(member.parity.rows for member in members),
+            rows_from=f"{len(members):,} models, {first.parity.rows_from} of each",
+            outputs={name: _worst(members, name) for name in plan.outputs},
+            types=inputs.datatypes(),
+        ),
+        stages=(stage_summary("stacked", plan),),
+        answers_column=first.answers_column or None,
+        boolean_columns=tuple(booleans) or None,
+        fleet=fleet,
+    )
+
+
+def _worst(members: Sequence[Member], name: str) -> OutputParity:
+    """Return the parity of the member with the largest error of an output."""
+    return max(
+        (member.parity.outputs[name] for member in members), key=lambda parity: (parity.excess, parity.max_error)
+    )
+
+
+def _verify(plan: Plan, golden: Golden, tolerance: float) -> None:
+    """Raise `ExportError` unless the fleet's plan answers the golden rows as their models do."""
+    runner = Runner(plan, engine="auto", max_rows=min(len(golden.X), CHECKED_AT_ONCE))
+    for name, answers in runner.predict(golden.X, tuple(plan.outputs)).items():
+        parity = measure(answers, golden.outputs[name], golden.units[name])
+        if not parity.within(tolerance):
+            raise ExportError(f"The fleet's output {name!r} differs from its models' by {parity.max_error:.1e} std.")

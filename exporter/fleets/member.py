@@ -1,0 +1,116 @@
+"""The members of a fleet: each model is compiled and measured as for an entry of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+
+from triton_regressors.exporter.compile import compile_estimator
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.export import check_parity
+from triton_regressors.kernels.entry import ParityReport
+from triton_regressors.kernels.format.inputs import Inputs
+from triton_regressors.kernels.plan.plan import Plan
+
+AT_ONCE = 32
+"""The members that a process compiles at a time."""
+
+FEW = 64
+"""Up to this many members are compiled in this process: it takes longer to start others."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A compiled model of a fleet; `X` and `outputs` are its golden rows, see `Golden`."""
+
+    id: str
+    estimator: str
+    plan: Plan
+    inputs: Inputs
+    columns: tuple[str, ...]
+    nan_columns: tuple[int, ...]
+    answers_column: bool
+    boolean_columns: tuple[int, ...]
+    parity: ParityReport
+    X: np.ndarray
+    outputs: Mapping[str, np.ndarray]
+
+
+def compile_members(
+    models: Mapping[str, Any],
+    samples: Mapping[str, Any],
+    rows: int,
+    options: Mapping[str, Any],
+    progress: Callable[[int], object] | None = None,
+) -> list[Member]:
+    """Compile models in as many processes as there are cores, and return the members in the order of the models.
+
+    Args:
+        models: the fitted estimators by their ids.
+        samples: rows for each of these ids, or for none of them.
+        rows: the most golden rows of a member.
+        options: those of `compile_estimator`.
+        progress: is called with the number of members compiled so far.
+
+    Raises:
+        ExportError: a member cannot be exported, or its answers are not its estimator's; the message begins with its
+            id.
+    """
+    found: list[Member] = []
+    tasks = [(name, model, samples.get(name)) for name, model in models.items()]
+    groups = [tasks[first : first + AT_ONCE] for first in range(0, len(tasks), AT_ONCE)]
+    for group in _compiled(groups, rows, options, len(tasks)):
+        if isinstance(group, str):
+            raise ExportError(group)
+        found += group
+        if progress is not None:
+            progress(len(found))
+    return found
+
+
+def _compiled(
+    groups: Sequence[Sequence[tuple[str, Any, Any]]], rows: int, options: Mapping[str, Any], count: int
+) -> Iterator[list[Member] | str]:
+    """Yield the members of each group, or the reason why one cannot be exported."""
+    jobs = min(os.cpu_count() or 1, len(groups))
+    if jobs == 1 or count <= FEW:
+        yield from (_compile(group, rows, options) for group in groups)
+        return
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+        yield from parallel(joblib.delayed(_compile)(group, rows, options) for group in groups)
+
+
+def _compile(group: Sequence[tuple[str, Any, Any]], rows: int, options: Mapping[str, Any]) -> list[Member] | str:
+    """Return compiled members, or why one cannot be exported: an exception may lose its message between processes."""
+    found = []
+    for name, model, sample in group:
+        try:
+            found.append(_member(name, model, sample, rows, options))
+        except ExportError as error:
+            return f"Model {name!r}: {error}"
+    return found
+
+
+def _member(name: str, model: Any, sample: Any, rows: int, options: Mapping[str, Any]) -> Member:
+    compilation = compile_estimator(model, sample=sample, profile=False, **options)
+    check_parity(compilation.report, type(model).__name__)
+    golden = compilation.golden()
+    return Member(
+        name,
+        type(model.steps[-1][1] if hasattr(model, "steps") else model).__name__,
+        compilation.plan,
+        compilation.inputs,
+        compilation.columns,
+        tuple(compilation.nan_columns),
+        compilation.answers_column,
+        compilation.boolean_columns,
+        compilation.report.record(),
+        golden.X[:rows],
+        {output: answers[:rows] for output, answers in golden.outputs.items()},
+    )
