@@ -75,7 +75,7 @@ ROOMS = {
         "compilation": {"evidence", "lowering"},
         "compile": {"compilation", "evidence", "passes", "lowering", "errors"},
         "export": {"compile", "compilation", "evidence", "publish", "errors"},
-        "fleets": {"export", "compile", "compilation", "evidence", "publish", "errors"},
+        "fleets": {"export", "compile", "compilation", "publish", "lowering", "errors"},
     },
     "clients": {
         "errors": set(),

@@ -37,10 +37,9 @@ class Alike:
         """The number after that of the last member."""
         return self.start + len(self.members)
 
-    @property
-    def prefix(self) -> str:
-        """The beginning of the names of the class's values."""
-        return f"members {self.start}"
+    def value(self, place: int) -> str:
+        """Return the name of the value of the members' step at a place; −1 is their input."""
+        return ROWS if place < 0 else f"members {self.start}: {place}"
 
     def record(self, steps: Sequence[Step]) -> MemberClass:
         """Return the class as an entry describes it; `steps` are those of its members."""
@@ -73,12 +72,12 @@ def fleet_plan(classes: Sequence[Alike]) -> tuple[Plan, list[MemberClass]]:
         own = list(_steps(alike))
         steps += own
         records.append(alike.record(own))
-        for name, value in alike.members[0].plan.outputs.items():
-            mine, before = _renamed(alike, value), answers[name]
+        for name, place in _outputs(alike.members[0].plan).items():
+            mine, before = alike.value(place), answers[name]
             if not before:
                 answers[name] = mine
                 continue
-            answers[name] = f"{name} {alike.prefix}"
+            answers[name] = f"{name} of members to {alike.stop - 1}"
             steps.append(Step(MemberChoice(alike.start, alike.stop), (before, mine, NUMBER), answers[name]))
     return Plan(features + 1, tuple(steps), answers, first.dtype), records
 
@@ -87,9 +86,9 @@ def _steps(alike: Alike) -> Iterator[Step]:
     """Yield the steps of a class."""
     first = alike.members[0].plan
     read = {name for step in first.steps for name in step.inputs}
-    for place, step in enumerate(first.steps):
+    for place, (step, from_places) in enumerate(zip(first.steps, _inputs(first), strict=True)):
         operations = [member.plan.steps[place].operation for member in alike.members]
-        inputs, output = tuple(_renamed(alike, name) for name in step.inputs), _renamed(alike, step.output)
+        inputs, output = tuple(map(alike.value, from_places)), alike.value(place)
         kind = stacked_class(operations[0])
         if kind is None or _same(operations):
             yield Step(operations[0], inputs, output)
@@ -100,15 +99,27 @@ def _steps(alike: Alike) -> Iterator[Step]:
         yield Step(stack, (*inputs, NUMBER), output)
 
 
-def _renamed(alike: Alike, value: str) -> str:
-    """Return the name of a member's value in the fleet's plan."""
-    return ROWS if value == INPUT else f"{alike.prefix}: {value}"
+def _places(plan: Plan) -> dict[str, int]:
+    """Return the place of the step that makes each value, and −1 for the plan's input: members number values apart."""
+    return {INPUT: -1, **{step.output: place for place, step in enumerate(plan.steps)}}
+
+
+def _inputs(plan: Plan) -> list[tuple[int, ...]]:
+    """Return the places of the steps whose values each step reads."""
+    places = _places(plan)
+    return [tuple(places[name] for name in step.inputs) for step in plan.steps]
+
+
+def _outputs(plan: Plan) -> dict[str, int]:
+    """Return the place of the step that makes each output."""
+    places = _places(plan)
+    return {name: places[value] for name, value in plan.outputs.items()}
 
 
 def _key(plan: Plan) -> Hashable:
     """Return what plans of one class have in common: operations that cannot be stacked are the same in all of them."""
-    steps = [(step.operation.kind(), step.inputs, step.output, _key_of(step.operation)) for step in plan.steps]
-    return plan.n_features, plan.dtype, tuple(plan.outputs.items()), tuple(steps)
+    steps = [(step.operation.kind(), _key_of(step.operation)) for step in plan.steps]
+    return plan.n_features, plan.dtype, tuple(_outputs(plan).items()), tuple(_inputs(plan)), tuple(steps)
 
 
 def _key_of(operation: Operation) -> Hashable:

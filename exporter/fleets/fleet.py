@@ -19,6 +19,8 @@ from triton_regressors.exporter.compilation import stage_summary
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.classes import classes_of, fleet_plan
 from triton_regressors.exporter.fleets.member import Member, compile_members
+from triton_regressors.exporter.publish import repository as repositories
+from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Document, Entry, Fleet, Golden, OutputParity, Provenance
 from triton_regressors.kernels.format.inputs import TextInput
@@ -113,9 +115,6 @@ def export_fleet(
         ExportError: a model cannot be exported, or its answers are not its estimator's; models differ in their
             columns; or an option or the repository does not allow the export. Nothing is written.
     """
-    from triton_regressors.exporter.publish import repository as repositories
-    from triton_regressors.exporter.publish.config import ServingOptions
-
     options = ServingOptions(**serving)
     repository = Path(repository)
     repositories.check_name(name)

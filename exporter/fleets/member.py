@@ -13,6 +13,7 @@ import numpy as np
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.export import check_parity
+from triton_regressors.exporter.lowering.registry import Registrations, own_registrations, register_own
 from triton_regressors.kernels.entry import ParityReport
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
@@ -81,13 +82,18 @@ def _compiled(
     if jobs == 1 or count <= FEW:
         yield from (_compile(group, rows, options) for group in groups)
         return
+    mine = own_registrations()
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
-        yield from parallel(joblib.delayed(_compile)(group, rows, options) for group in groups)
+        yield from parallel(joblib.delayed(_compile)(group, rows, options, mine) for group in groups)
 
 
-def _compile(group: Sequence[tuple[str, Any, Any]], rows: int, options: Mapping[str, Any]) -> list[Member] | str:
+def _compile(
+    group: Sequence[tuple[str, Any, Any]], rows: int, options: Mapping[str, Any], registrations: Registrations = ()
+) -> list[Member] | str:
     """Return compiled members, or why one cannot be exported: an exception may lose its message between processes."""
+    if registrations:
+        register_own(registrations)
     found = []
     for name, model, sample in group:
         try:

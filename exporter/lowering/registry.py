@@ -105,6 +105,23 @@ OURS = "triton_regressors.exporter.estimators."
 """The prefix of the modules that register this package's own lowerings."""
 
 
+Registrations = Sequence[dict[type | str, Any]]
+
+
+def own_registrations() -> Registrations:
+    """Return the functions that others than this package registered; another process does not have them."""
+    return [
+        {cls: found for cls, found in table.items() if not getattr(found, "__module__", OURS).startswith(OURS)}
+        for table in (_LOWERINGS, _TRANSFORMS, _INVERSES, _ANSWERS)
+    ]
+
+
+def register_own(registrations: Registrations) -> None:
+    """Register what `own_registrations` returned in another process."""
+    for table, found in zip((_LOWERINGS, _TRANSFORMS, _INVERSES, _ANSWERS), registrations, strict=True):
+        table.update(found)
+
+
 @dataclass(frozen=True)
 class OwnCode:
     """The lowering of a class without a registered one: its method is traced.

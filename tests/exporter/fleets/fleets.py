@@ -1,0 +1,62 @@
+"""Small fleets for tests: rows of shops, and models of several kinds fitted on each shop's own rows."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import Lasso, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+
+COLUMNS = [f"x{column}" for column in range(6)]
+
+
+def rows(shop: int, count: int = 60) -> pd.DataFrame:
+    """Return rows of a shop, whose scale and place are its own."""
+    rng = np.random.default_rng(shop)
+    return pd.DataFrame(rng.standard_normal((count, len(COLUMNS))) * (1 + shop) + shop, columns=COLUMNS)
+
+
+def target(X: pd.DataFrame, shop: int) -> np.ndarray:
+    """Return a target, which depends on the shop."""
+    found: np.ndarray = np.asarray(X @ np.random.default_rng(1000 + shop).standard_normal(X.shape[1]))
+    return found + np.sin(3 * X.iloc[:, 0].to_numpy())
+
+
+def ridges(count: int) -> dict[str, Any]:
+    """Return pipelines of a scaler and a Ridge by the names of shops."""
+    return {
+        f"shop-{shop}": make_pipeline(StandardScaler(), Ridge()).fit(rows(shop), target(rows(shop), shop))
+        for shop in range(count)
+    }
+
+
+def mixed() -> dict[str, Any]:
+    """Return models of several kinds by the names of shops; two take NaN."""
+    models = [
+        make_pipeline(StandardScaler(), Ridge()),
+        RandomForestRegressor(4, max_depth=4, random_state=0),
+        make_pipeline(StandardScaler(), Ridge(2.0)),
+        HistGradientBoostingRegressor(max_iter=5),
+        make_pipeline(StandardScaler(), SVR()),
+        HistGradientBoostingRegressor(max_iter=7, max_leaf_nodes=5),
+        KNeighborsRegressor(3),
+        Lasso(5.0),
+    ]
+    return {f"shop-{shop}": model.fit(rows(shop), target(rows(shop), shop)) for shop, model in enumerate(models)}
+
+
+def samples(models: dict[str, Any]) -> dict[str, pd.DataFrame]:
+    """Return the rows of each model."""
+    return {name: rows(int(name.removeprefix("shop-"))) for name in models}
+
+
+def table(models: dict[str, Any], count: int = 100, seed: int = 0) -> pd.DataFrame:
+    """Return rows of drawn models, in any order, with their ids in the column `shop`."""
+    drawn = np.random.default_rng(seed).choice(list(models), count)
+    of_shops = {name: rows(int(name.removeprefix("shop-")), count) for name in models}
+    found = pd.concat([of_shops[name].iloc[[row]] for row, name in enumerate(drawn)])
+    return found.assign(shop=drawn).reset_index(drop=True)

@@ -1,0 +1,207 @@
+"""A fleet answers each row with the bits of its model's own entry, and what cannot be one entry says why."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import Ridge
+
+from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
+from triton_regressors import ExportError, FleetExport, InvalidRequest, export, export_fleet, load, lowers
+from triton_regressors.exporter.lowering.registry import _LOWERINGS
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.entry import read_document, read_golden
+from triton_regressors.kernels.format.member_table import read_members
+from triton_regressors.kernels.plan.plan import load_plan
+
+RIDGES, MIXED = ridges(7), mixed()
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def input_of(fleet: FleetExport) -> str:
+    return "fp64" if fleet.document.inputs.dtype == "float64" else "fp32"
+
+
+@pytest.mark.parametrize("models", [RIDGES, MIXED], ids=["ridges", "mixed"])
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_row_has_the_bits_of_its_models_own_entry(models: dict[str, Any], sampled: bool, tmp_path: Path) -> None:
+    given = samples(models) if sampled else None
+    fleet = export_fleet(models, tmp_path, name="demand", by="shop", samples=given)
+    X = table(models)
+    found = load(tmp_path / "demand").predict(X)
+    for name, model in models.items():
+        own_sample = None if given is None else given[name]
+        alone = export(model, tmp_path, name=name, sample=own_sample, input=input_of(fleet))
+        mine = (X["shop"] == name).to_numpy()
+        own = X.loc[mine, COLUMNS]
+        assert found[mine].tobytes() == load(alone.entry.directory).predict(own).tobytes()
+        np.testing.assert_allclose(found[mine], model.predict(own), rtol=1e-5, atol=1e-4)
+    assert fleet.document.fleet is not None
+    assert fleet.document.fleet.members == len(models)
+
+
+@pytest.mark.parametrize("models", [RIDGES, MIXED], ids=["ridges", "mixed"])
+def test_kernels_give_the_bits_of_the_members_own_plans(models: dict[str, Any], tmp_path: Path, engine: str) -> None:
+    fleet = export_fleet(models, tmp_path, name="demand", by="shop", samples=samples(models))
+    X = fleet.golden.X
+    ids = fleet.document.inputs.text[-1].categories[0]
+    found = Runner(fleet.plan, engine=engine, max_rows=len(X)).predict(X)["y"]
+    for number, name in enumerate(ids):
+        alone = export(models[name], tmp_path, name=name, sample=samples(models)[name], input=input_of(fleet))
+        mine = X[:, -1] == number
+        own = np.ascontiguousarray(X[mine, :-1])
+        answers = Runner(load_plan(alone.entry.version_directory), engine=engine, max_rows=64).predict(own)["y"]
+        assert found[mine].tobytes() == answers.tobytes()
+
+
+def test_like_models_are_one_class(tmp_path: Path) -> None:
+    fleet = export_fleet(MIXED, tmp_path, name="demand", by="shop", samples=samples(MIXED)).document.fleet
+    assert fleet is not None
+    ridge = next(each for each in fleet.classes if each.members == 3)  # two behind a scaler, and a Lasso
+    assert ridge.stacked
+    assert ridge.launches == 1
+    assert sum(each.members for each in fleet.classes) == len(MIXED)
+
+
+def test_nan_is_refused_for_models_that_do_not_take_it(tmp_path: Path) -> None:
+    export_fleet(MIXED, tmp_path, name="demand", by="shop", samples=samples(MIXED))
+    X, model = table(MIXED, 40), load(tmp_path / "demand")
+    boosted = X["shop"].isin(["shop-3", "shop-5"])
+    X.loc[boosted, "x2"] = np.nan
+    expected = [MIXED[name].predict(X.loc[[row], COLUMNS])[0] for row, name in enumerate(X["shop"])]
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-5, atol=1e-4)
+    row = int(np.flatnonzero(X["shop"] == "shop-0")[0])
+    X.loc[row, "x2"] = np.nan
+    with pytest.raises(InvalidRequest, match=rf"X must be finite: row {row}, column 2 \('x2'\) is nan \(its model"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("wrong", ["nobody", "", "shop-00", "SHOP-0"])
+def test_an_unknown_id_is_refused_by_its_name(wrong: str, tmp_path: Path) -> None:
+    export_fleet(RIDGES, tmp_path, name="demand", by="shop")
+    X = table(RIDGES, 10)
+    X.loc[4, "shop"] = wrong
+    with pytest.raises(InvalidRequest, match=f"shop must name a model of this fleet: row 4 is '{wrong}'"):
+        load(tmp_path / "demand").predict(X)
+
+
+def test_an_export_is_reproducible_and_its_ids_keep_their_order(tmp_path: Path) -> None:
+    first = export_fleet(RIDGES, tmp_path / "a", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
+    again = export_fleet(RIDGES, tmp_path / "b", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
+    assert files(first) == files(again)
+    document = read_document(first / "1")
+    assert document.inputs.text[-1].categories == (tuple(RIDGES),)
+
+
+def test_samples_may_be_one_table(tmp_path: Path) -> None:
+    whole = pd.concat([each.assign(shop=name) for name, each in samples(RIDGES).items()])
+    by_id = export_fleet(RIDGES, tmp_path / "a", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
+    at_once = export_fleet(RIDGES, tmp_path / "b", name="demand", by="shop", samples=whole).entry.directory
+    assert files(by_id) == files(at_once)
+
+
+def test_members_have_golden_rows_and_parity_of_their_own(tmp_path: Path) -> None:
+    version = export_fleet(MIXED, tmp_path, name="demand", by="shop", samples=samples(MIXED)).entry.version_directory
+    document = read_document(version)
+    golden, members = read_golden(version, document), read_members(version, document.inputs.n_features)
+    assert np.bincount(golden.X[:, -1].astype(int)).min() == 16
+    assert members.errors["y"].max() == document.parity.outputs["y"].max_error
+    assert golden.units["y"].shape == (len(golden.X), 1)
+    assert len(np.unique(golden.units["y"])) == len(MIXED)
+
+
+def test_many_members_are_compiled_in_other_processes(tmp_path: Path) -> None:
+    models, counts = ridges(70), list[int]()
+    fleet = export_fleet(models, tmp_path, name="demand", by="shop", samples=samples(models), progress=counts.append)
+    assert counts == [32, 64, 70]
+    assert fleet.document.inputs.text[-1].categories == (tuple(models),)
+    X = table(models)
+    expected = [models[name].predict(X.loc[[row], COLUMNS])[0] for row, name in enumerate(X["shop"])]
+    np.testing.assert_allclose(load(tmp_path / "demand").predict(X), expected, rtol=1e-5, atol=1e-4)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "nothing": ({}, {}, "A fleet needs a mapping with at least one fitted model by its id"),
+    "an empty id": ({"": RIDGES["shop-0"]}, {}, "The id of a model must be a string that is not empty, not ''"),
+    "a number": ({7: RIDGES["shop-0"]}, {}, "The id of a model must be a string that is not empty, not 7"),
+    "a column": (RIDGES, {"by": "x1"}, "The models have a column or an input 'x1' already"),
+    "an input": (RIDGES, {"by": "X"}, "The models have a column or an input 'X' already"),
+    "not fitted": (
+        {**RIDGES, "new": Ridge()},
+        {"samples": None},
+        "Model 'new': Cannot export Ridge: it is not fitted",
+    ),
+    "no rows": (
+        {**RIDGES, "new": RIDGES["shop-0"]},
+        {},
+        "The samples have no rows for the model 'new', and 0 others",
+    ),
+    "rows of nobody": (
+        ridges(2),
+        {"samples": samples(RIDGES)},
+        "The samples have rows for 'shop-2', which is no model",
+    ),
+    "other columns": (
+        {"shop-0": RIDGES["shop-0"], "shop-1": Ridge().fit(rows(1).iloc[:, :3], target(rows(1), 1))},
+        {"samples": None},
+        "'shop-0' and 'shop-1' differ in the names of their columns",
+    ),
+    "no name": (RIDGES, {"name": "a/b"}, "The name 'a/b' cannot be a model's"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_a_fleet_says_why(case: str, tmp_path: Path) -> None:
+    models, options, why = REFUSED[case]
+    given = {"name": "demand", "by": "shop", "samples": samples(RIDGES), **options}
+    with pytest.raises(ExportError) as raised:
+        export_fleet(models, tmp_path / "repository", **given)
+    assert why in str(raised.value)
+    assert not (tmp_path / "repository").exists()
+
+
+class Halver(RegressorMixin, BaseEstimator):
+    """Answers half of the first column; `factor` is what its registered lowering answers."""
+
+    def __init__(self, factor: float = 0.5) -> None:
+        self.factor = factor
+
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> "Halver":
+        self.n_features_in_, self.feature_names_in_ = X.shape[1], np.array(X.columns, dtype=object)
+        return self
+
+    def predict(self, X: pd.DataFrame) -> np.ndarray:
+        return 0.5 * np.asarray(X)[:, 0]
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_LOWERINGS, Halver, None)  # so that the registration ends with the test
+
+    @lowers(Halver)
+    def lower(estimator: Any, x: Any, builder: Any) -> Any:
+        return builder.affine(x, np.eye(x.width)[0] * estimator.factor, 0.0)
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("count", [3, 70])
+def test_a_member_with_other_answers_is_named_and_nothing_written(count: int, tmp_path: Path) -> None:
+    halver = Halver(0.6).fit(rows(0), target(rows(0), 0))
+    why = "^Model 'half': Cannot export Halver: output 'y' differs from the estimator's own prediction by "
+    with pytest.raises(ExportError, match=why):
+        export_fleet({**ridges(count), "half": halver}, tmp_path, name="demand", by="shop")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("registered")
+def test_other_processes_know_the_users_own_lowerings(tmp_path: Path) -> None:
+    models = {**ridges(70), "half": Halver().fit(rows(0), target(rows(0), 0))}
+    fleet = export_fleet(models, tmp_path, name="demand", by="shop").document.fleet
+    assert fleet is not None
+    assert [each.members for each in fleet.classes] == [71]
