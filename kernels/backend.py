@@ -292,6 +292,8 @@ class TritonPythonModel:
             return "missing", f"{tensor} must hold no missing date: {where} is NaT."
         if self.datatypes[tensor] != "BYTES":
             given = self.numbers(request, tensor)[row, place]
+            if tensor == self.by:
+                return "unknown_category", f"{tensor} must name a model of this fleet: row {row} is {given}."
             return (
                 "unknown_category",
                 f"{tensor} must hold categories that the model was fitted on: {where} is {given}.",

@@ -23,7 +23,7 @@ from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Document, Entry, Fleet, Golden, OutputParity, Provenance
-from triton_regressors.kernels.format.inputs import TextInput
+from triton_regressors.kernels.format.inputs import IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import measure
 from triton_regressors.kernels.plan.plan import Plan
@@ -71,12 +71,12 @@ class FleetExport:
 
 
 def export_fleet(
-    models: Mapping[str, Any],
+    models: Mapping[Any, Any],
     repository: str | Path = DEFAULT_REPOSITORY,
     *,
     name: str,
     by: str = "id",
-    samples: Mapping[str, Any] | pd.DataFrame | None = None,
+    samples: Mapping[Any, Any] | pd.DataFrame | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -89,13 +89,13 @@ def export_fleet(
 ) -> FleetExport:
     """Write many fitted estimators into a model repository as one entry, whose rows name the model that answers them.
 
-    The entry has one more input, BYTES `[rows, 1]`, with the id of each row's model. Rows of one request may name
-    different models. Each model is compiled and verified as `export` does it alone, and a row's answer has the bits
-    that an entry of its model alone gives.
+    The entry has one more input, BYTES or INT64 `[rows, 1]`, with the id of each row's model. Rows of one request may
+    name different models. Each model is compiled and verified as `export` does it alone, and a row's answer has the
+    bits that an entry of its model alone gives.
 
     Args:
-        models: the fitted estimators by their ids, which are strings: regressors, or Pipelines or searches that end in
-            one. They take the same columns.
+        models: the fitted estimators by their ids, which are all strings or all whole numbers: regressors, or Pipelines
+            or searches that end in one. They take the same columns.
         repository: the model repository, a directory; it is made if it does not exist.
         name: the entry's name on the server.
         by: the name of the input with the ids, and of their column in tables.
@@ -152,13 +152,15 @@ def export_fleet(
     return FleetExport(entry, plan, document, golden, table)
 
 
-def _samples(models: Mapping[str, Any], samples: Any, by: str) -> Mapping[str, Any]:
+def _samples(models: Mapping[Any, Any], samples: Any, by: str) -> Mapping[str, Any]:
     """Return the rows of each model, or no rows; raise `ExportError` for ids and samples that do not fit."""
     if not isinstance(models, Mapping) or not models:
         raise ExportError("A fleet needs a mapping with at least one fitted model by its id.")
+    whole = isinstance(next(iter(models)), int)
     for each in models:
-        if not isinstance(each, str) or not each or "\0" in each:
-            raise ExportError(f"The id of a model must be a string that is not empty, not {each!r}.")
+        if not (_is_number(each) if whole else isinstance(each, str) and each):
+            kind = "a whole number that INT64 holds, as others are" if whole else "a string that is not empty"
+            raise ExportError(f"The id of a model must be {kind}, not {each!r}.")
     if not isinstance(by, str) or not by:
         raise ExportError(f"by must be the name of the column of ids, not {by!r}.")
     if samples is None:
@@ -166,13 +168,17 @@ def _samples(models: Mapping[str, Any], samples: Any, by: str) -> Mapping[str, A
     if isinstance(samples, pd.DataFrame):
         if by not in samples.columns:
             raise ExportError(f"The samples lack the column {by!r} with the ids of their models.")
-        samples = {str(key): rows.drop(columns=by) for key, rows in samples.groupby(by, sort=False)}
+        samples = {key: rows.drop(columns=by) for key, rows in samples.groupby(by, sort=False)}
     unknown, lacking = [key for key in samples if key not in models], [key for key in models if key not in samples]
     if lacking:
         raise ExportError(f"The samples have no rows for the model {lacking[0]!r}, and {len(lacking) - 1} others.")
     if unknown:
         raise ExportError(f"The samples have rows for {unknown[0]!r}, which is no model of the fleet.")
     return {key: samples[key] for key in models}
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and -(2**63) <= given < 2**63
 
 
 def _check_alike(members: Sequence[Member], by: str) -> None:
@@ -189,6 +195,8 @@ def _check_alike(members: Sequence[Member], by: str) -> None:
     taken = {*first.columns, *first.inputs.columns()}
     if by in taken:
         raise ExportError(f"The models have a column or an input {by!r} already; choose another name with by=.")
+    if isinstance(first.id, int) and first.inputs.integers.columns:
+        raise ExportError("The models take whole numbers in INT64; their ids must then be strings.")
     if first.inputs.made is not None:
         raise ExportError("A fleet cannot take columns that are made of strings, such as a part of a name.")
 
@@ -244,11 +252,10 @@ def _table(members: Sequence[Member], plan: Plan) -> MemberTable:
 def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: MemberTable, golden_rows: int) -> Document:
     """Return what `plan.json` holds."""
     first, number = members[0], plan.n_features - 1
-    ids = TextInput(fleet.by, (number,), (tuple(member.id for member in members),), (True,))
     inputs = dataclasses.replace(
         first.inputs,
         n_features=plan.n_features,
-        text=(*first.inputs.text, ids),
+        **_ids(members, fleet.by, number),
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
     )
     names = first.columns or tuple(f"x{column}" for column in range(number))
@@ -277,6 +284,14 @@ def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: Member
         boolean_columns=tuple(booleans) or None,
         fleet=fleet,
     )
+
+
+def _ids(members: Sequence[Member], by: str, column: int) -> dict[str, Any]:
+    """Return the fields of `Inputs` with the ids in a column of the matrix."""
+    known = tuple(member.id for member in members)
+    if isinstance(known[0], int):
+        return {"integers": IntegerInput((column,), (known,), (True,), name=by)}
+    return {"text": (*members[0].inputs.text, TextInput(by, (column,), (known,), (True,)))}
 
 
 def _worst(members: Sequence[Member], name: str) -> OutputParity:

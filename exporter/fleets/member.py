@@ -25,11 +25,15 @@ FEW = 64
 """Up to this many members are compiled in this process: it takes longer to start others."""
 
 
+Task = tuple[str | int, Any, Any]
+"""An id, its fitted estimator, and its rows or None."""
+
+
 @dataclass(frozen=True)
 class Member:
     """A compiled model of a fleet; `X` and `outputs` are its golden rows, see `Golden`."""
 
-    id: str
+    id: str | int
     estimator: str
     plan: Plan
     inputs: Inputs
@@ -43,8 +47,8 @@ class Member:
 
 
 def compile_members(
-    models: Mapping[str, Any],
-    samples: Mapping[str, Any],
+    models: Mapping[Any, Any],
+    samples: Mapping[Any, Any],
     rows: int,
     options: Mapping[str, Any],
     progress: Callable[[int], object] | None = None,
@@ -75,7 +79,7 @@ def compile_members(
 
 
 def _compiled(
-    groups: Sequence[Sequence[tuple[str, Any, Any]]], rows: int, options: Mapping[str, Any], count: int
+    groups: Sequence[Sequence[Task]], rows: int, options: Mapping[str, Any], count: int
 ) -> Iterator[list[Member] | str]:
     """Yield the members of each group, or the reason why one cannot be exported."""
     jobs = min(os.cpu_count() or 1, len(groups))
@@ -89,7 +93,10 @@ def _compiled(
 
 
 def _compile(
-    group: Sequence[tuple[str, Any, Any]], rows: int, options: Mapping[str, Any], registrations: Registrations = ()
+    group: Sequence[tuple[str | int, Any, Any]],
+    rows: int,
+    options: Mapping[str, Any],
+    registrations: Registrations = (),
 ) -> list[Member] | str:
     """Return compiled members, or why one cannot be exported: an exception may lose its message between processes."""
     if registrations:
@@ -103,7 +110,7 @@ def _compile(
     return found
 
 
-def _member(name: str, model: Any, sample: Any, rows: int, options: Mapping[str, Any]) -> Member:
+def _member(name: str | int, model: Any, sample: Any, rows: int, options: Mapping[str, Any]) -> Member:
     compilation = compile_estimator(model, sample=sample, profile=False, **options)
     check_parity(compilation.report, type(model).__name__)
     golden = compilation.golden()

@@ -130,7 +130,7 @@ class DateColumn:
 
 @dataclass(frozen=True)
 class IntegerInput:
-    """The INT64 tensor `[rows, len(columns)]`, `integers`.
+    """The INT64 tensor `[rows, len(columns)]`, called `integers` unless it has a `name`, as ids of a fleet do.
 
     `columns` are the plan's columns. `categories` holds the ordered categories of each column whose categories float64
     does not tell apart, and nothing for a column of numbers. `closed` says for each column whether a number outside its
@@ -141,15 +141,16 @@ class IntegerInput:
     categories: tuple[tuple[int, ...], ...] = ()
     closed: tuple[bool, ...] = ()
     dates: tuple[DateColumn | None, ...] | None = None
+    name: str | None = None
 
     def encode(self, integers: np.ndarray) -> np.ndarray:
         """Return int64 `[rows, columns]` as the plan's numbers, float64 of the same shape."""
         found = integers.astype(np.float64)
         for column in self.date_places():
             found[:, column] = microseconds(integers[:, column])
-        for column, places in enumerate(self._places):
-            if places:
-                found[:, column] = [places.get(number, UNKNOWN) for number in integers[:, column].tolist()]
+        for column, (known, places) in self._known.items():
+            near = np.searchsorted(known, integers[:, column]).clip(max=len(known) - 1)
+            found[:, column] = np.where(known[near] == integers[:, column], places[near], UNKNOWN)
         return found
 
     def decode(self, numbers: np.ndarray) -> np.ndarray:
@@ -157,7 +158,8 @@ class IntegerInput:
         integers = np.empty(numbers.shape, dtype=np.int64)
         for column, categories in enumerate(self.categories):
             if categories:
-                unknown = next(number for number in range(len(categories) + 1) if number not in categories)
+                among = set(categories)
+                unknown = next(number for number in range(len(categories) + 1) if number not in among)
                 known = np.array([*categories, unknown], dtype=np.int64)  # UNKNOWN is the last
                 integers[:, column] = known[numbers[:, column].astype(np.int64)]
             elif column in self.date_places():
@@ -171,8 +173,15 @@ class IntegerInput:
         return {place: date for place, date in enumerate(self.dates or ()) if date is not None}
 
     @functools.cached_property
-    def _places(self) -> list[dict[int, float]]:
-        return [{number: float(place) for place, number in enumerate(known)} for known in self.categories]
+    def _known(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Return, for each column with categories, its sorted categories and their places among them as given."""
+        found = {}
+        for column, categories in enumerate(self.categories):
+            if categories:
+                given = np.array(categories, dtype=np.int64)
+                places = np.argsort(given, kind="stable")
+                found[column] = given[places], places.astype(np.float64)
+        return found
 
 
 @dataclass(frozen=True)
@@ -207,23 +216,28 @@ class Inputs:
 
     @property
     def matrix_dtype(self) -> str:
-        """The dtype of the plan's matrix: float64 if a tensor holds numbers that float32 does not."""
-        return "float64" if self.integers.columns else self.dtype
+        """The dtype of the plan's matrix: float64 if a tensor may hold numbers that float32 does not."""
+        return "float64" if self.integers.columns and self.integers.name is None else self.dtype
 
     @property
     def n_given(self) -> int:
         """The number of columns of the user's own; those that steps make of strings follow them."""
         return self.n_features - (len(self.made.columns) if self.made is not None else 0)
 
+    @property
+    def of_integers(self) -> str:
+        """The name of the INT64 tensor."""
+        return self.integers.name or INTEGERS
+
     def columns(self) -> dict[str, tuple[int, ...]]:
         """Return each tensor's columns of the plan's matrix."""
-        numbers = {NUMBERS: self.numeric, INTEGERS: self.integers.columns}
+        numbers = {NUMBERS: self.numeric, self.of_integers: self.integers.columns}
         tensors = {name: columns for name, columns in numbers.items() if columns}
         return {**tensors, **{each.name: each.columns for each in self.text}}
 
     def datatypes(self) -> dict[str, str]:
         """Return what the server calls the type of each tensor."""
-        numbers = {NUMBERS: "FP64" if self.dtype == "float64" else "FP32", INTEGERS: "INT64"}
+        numbers = {NUMBERS: "FP64" if self.dtype == "float64" else "FP32", self.of_integers: "INT64"}
         return {name: numbers.get(name, "BYTES") for name in self.columns()}
 
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
@@ -236,7 +250,7 @@ class Inputs:
         if self.numeric:
             matrix[:, self.numeric] = tensors[NUMBERS]
         if self.integers.columns:
-            matrix[:, self.integers.columns] = self.integers.encode(tensors[INTEGERS])
+            matrix[:, self.integers.columns] = self.integers.encode(tensors[self.of_integers])
         sources = () if self.made is None else self.made.all_sources
         read, refused = dict[int, Texts](), dict[int, np.ndarray]()
         for group in self.text:
@@ -261,7 +275,7 @@ class Inputs:
         if self.numeric:
             tensors[NUMBERS] = np.ascontiguousarray(matrix[:, list(self.numeric)].astype(self.dtype))
         if self.integers.columns:
-            tensors[INTEGERS] = self.integers.decode(matrix[:, self.integers.columns])
+            tensors[self.of_integers] = self.integers.decode(matrix[:, self.integers.columns])
         return {**tensors, **{group.name: group.decode(matrix[:, group.columns]) for group in self.text}}
 
     def rounded(self, X: np.ndarray) -> np.ndarray:

@@ -91,6 +91,21 @@ def test_an_unknown_id_is_refused_by_its_name(wrong: str, tmp_path: Path) -> Non
         load(tmp_path / "demand").predict(X)
 
 
+def test_ids_may_be_whole_numbers(tmp_path: Path) -> None:
+    numbers = {name: int(name.removeprefix("shop-")) * 10**15 - 3 for name in RIDGES}
+    models = {numbers[name]: model for name, model in RIDGES.items()}
+    X = table(RIDGES)
+    named = export_fleet(RIDGES, tmp_path, name="named", by="shop", samples=samples(RIDGES))
+    given = {numbers[name]: each for name, each in samples(RIDGES).items()}
+    numbered = export_fleet(models, tmp_path, name="numbered", by="shop", samples=given)
+    assert numbered.document.inputs.datatypes() == {"X": "FP32", "shop": "INT64"}
+    assert numbered.plan.dtype == named.plan.dtype == "float32"
+    model, of_numbers = load(tmp_path / "numbered"), X.assign(shop=X["shop"].map(numbers))
+    assert model.predict(of_numbers).tobytes() == load(tmp_path / "named").predict(X).tobytes()
+    with pytest.raises(InvalidRequest, match="shop must name a model of this fleet: row 2 is 11"):
+        model.predict(of_numbers.assign(shop=of_numbers["shop"].where(of_numbers.index != 2, 11)))
+
+
 def test_an_export_is_reproducible_and_its_ids_keep_their_order(tmp_path: Path) -> None:
     first = export_fleet(RIDGES, tmp_path / "a", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
     again = export_fleet(RIDGES, tmp_path / "b", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
@@ -129,7 +144,13 @@ def test_many_members_are_compiled_in_other_processes(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "nothing": ({}, {}, "A fleet needs a mapping with at least one fitted model by its id"),
     "an empty id": ({"": RIDGES["shop-0"]}, {}, "The id of a model must be a string that is not empty, not ''"),
-    "a number": ({7: RIDGES["shop-0"]}, {}, "The id of a model must be a string that is not empty, not 7"),
+    "a number among strings": (
+        {"shop-0": RIDGES["shop-0"], 7: RIDGES["shop-0"]},
+        {},
+        "The id of a model must be a string that is not empty, not 7",
+    ),
+    "a string among numbers": ({7: RIDGES["shop-0"], "7": RIDGES["shop-0"]}, {}, "as others are, not '7'"),
+    "a number that is too large": ({2**63: RIDGES["shop-0"]}, {}, "a whole number that INT64 holds, as others are"),
     "a column": (RIDGES, {"by": "x1"}, "The models have a column or an input 'x1' already"),
     "an input": (RIDGES, {"by": "X"}, "The models have a column or an input 'X' already"),
     "not fitted": (
