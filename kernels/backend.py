@@ -137,7 +137,7 @@ class TritonPythonModel:
         self.read = self.numbers if self.inputs.plain_matrix else self._matrix
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
-        self.by = None if document.fleet is None else document.fleet.by
+        self.by = self.inputs.ids
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
         refused = None if document.fleet is None else read_members(version, plan.n_features).refused
@@ -226,9 +226,20 @@ class TritonPythonModel:
 
         tensors = {
             name: strings_in(request, name) if datatype == "BYTES" else on_cpu(self.numbers(request, name))
-            for name, datatype in self.datatypes.items()
+            for name, datatype in self._given(request).items()
         }
         return self.inputs.encode(tensors, self.max_string_bytes)
+
+    def _given(self, request: Request) -> dict[str, str]:
+        """Return the tensors of a request and their types; one for a fleet has its models' numbers, ids or neither."""
+        numbered, names = self.inputs.numbered, dict(self.datatypes)
+        if numbered is None or self.by is None:
+            return names
+        if pb_utils.get_input_tensor_by_name(request, numbered) is not None:
+            names[numbered] = "INT32"
+        if numbered in names or pb_utils.get_input_tensor_by_name(request, self.by) is None:
+            del names[self.by]
+        return names
 
     def _cancelled(self, requests: list[Request], rows: list[int]) -> frozenset[int]:
         """Return which of the large requests were cancelled."""
@@ -283,6 +294,8 @@ class TritonPythonModel:
     def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> tuple[str, str]:
         """Return the reason for a refusal, and a message that locates the request's first value that is not allowed."""
         tensor, place = self.inputs.place(column)
+        if tensor == self.by:
+            return "unknown_category", self._unknown_id(request, row)
         name = f" ('{self.feature_names[self.inputs.source(column)]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
@@ -292,15 +305,11 @@ class TritonPythonModel:
             return "missing", f"{tensor} must hold no missing date: {where} is NaT."
         if self.datatypes[tensor] != "BYTES":
             given = self.numbers(request, tensor)[row, place]
-            if tensor == self.by:
-                return "unknown_category", f"{tensor} must name a model of this fleet: row {row} is {given}."
             return (
                 "unknown_category",
                 f"{tensor} must hold categories that the model was fitted on: {where} is {given}.",
             )
         string = strings_in(request, tensor)[row, place]
-        if tensor == self.by:
-            return "unknown_category", f"{tensor} must name a model of this fleet: row {row} is {_quoted(string)}."
         if column >= self.inputs.n_given and not np.isfinite(number):
             why = "has no part that the model reads" if np.isnan(number) else "is not UTF-8"
             message = f"{tensor} must hold strings that the model can read: {where}, {_quoted(string)}, {why}."
@@ -314,6 +323,20 @@ class TritonPythonModel:
         if not string:
             return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
         return "missing", f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which counts as missing."
+
+    def _unknown_id(self, request: Request, row: int) -> str:
+        """Return a message on a row whose model does not exist."""
+        from .engine.gather import on_cpu
+
+        by, numbered, given = str(self.by), str(self.inputs.numbered), self._given(request)
+        if numbered in given:
+            number = on_cpu(self.numbers(request, numbered))[row, 0]
+            return f"{numbered} must be from 0 to {self.inputs.n_ids - 1}: row {row} is {number}."
+        if by not in given:
+            return f"{by} is missing: it must name a model of this fleet."
+        text = given[by] == "BYTES"
+        shown = _quoted(strings_in(request, by)[row, 0]) if text else on_cpu(self.numbers(request, by))[row, 0]
+        return f"{by} must name a model of this fleet: row {row} is {shown}."
 
 
 def _working() -> memoryview:

@@ -70,7 +70,7 @@ class InputTensor:
 
 
 def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ...]:
-    """Return the inputs of a model, in the order of its configuration."""
+    """Return the inputs of a model that this client sends, in the order of its configuration."""
     columns, categories = _of_inputs(config, COLUMNS, str), _of_inputs(config, CATEGORIES, int)
     of_dates = _of_inputs(config, DATES, lambda date: (int(date["column"]), date["zone"]))
     return tuple(
@@ -82,8 +82,13 @@ def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ..
             categories.get(tensor.name, ()),
             of_dates.get(tensor.name, ()),
         )
-        for tensor in config.input
+        for tensor in sent_inputs(config)
     )
+
+
+def sent_inputs(config: model_config_pb2.ModelConfig) -> list[Any]:
+    """Return the inputs of a configuration without the numbers of a fleet's models, for which requests have ids."""
+    return [each for each in config.input if not (each.optional and each.data_type == model_config_pb2.TYPE_INT32)]
 
 
 def _of_inputs(

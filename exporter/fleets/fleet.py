@@ -192,9 +192,9 @@ def _check_alike(members: Sequence[Member], by: str) -> None:
                     f"The models of a fleet must take the same columns: {first.id!r} and {other.id!r} differ in {what} "
                     f"({_brief(mine)} and {_brief(theirs)})."
                 )
-    taken = {*first.columns, *first.inputs.columns()}
-    if by in taken:
-        raise ExportError(f"The models have a column or an input {by!r} already; choose another name with by=.")
+    for name in (by, numbered(by)):
+        if name in {*first.columns, *first.inputs.columns(), *first.plan.outputs}:
+            raise ExportError(f"The models have a column or a tensor {name!r} already; choose another name with by=.")
     if isinstance(first.id, int) and first.inputs.integers.columns:
         raise ExportError("The models take whole numbers in INT64; their ids must then be strings.")
     if first.inputs.made is not None:
@@ -256,6 +256,7 @@ def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: Member
         first.inputs,
         n_features=plan.n_features,
         **_ids(members, fleet.by, number),
+        numbered=numbered(fleet.by),
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
     )
     names = first.columns or tuple(f"x{column}" for column in range(number))
@@ -284,6 +285,11 @@ def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: Member
         boolean_columns=tuple(booleans) or None,
         fleet=fleet,
     )
+
+
+def numbered(by: str) -> str:
+    """Return the name of the input with the places of models among the ids."""
+    return f"{by}_number"
 
 
 def _ids(members: Sequence[Member], by: str, column: int) -> dict[str, Any]:

@@ -119,7 +119,10 @@ def make_config(
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
     for tensor, columns in tensors.items():
-        config.input.add(name=tensor, data_type=DATA_TYPES[datatypes[tensor]], dims=[len(columns)])
+        ids = tensor == inputs.ids
+        config.input.add(name=tensor, data_type=DATA_TYPES[datatypes[tensor]], dims=[len(columns)], optional=ids)
+    if inputs.numbered is not None:
+        config.input.add(name=inputs.numbered, data_type=model_config_pb2.TYPE_INT32, dims=[1], optional=True)
     for output, width in outputs.items():
         config.output.add(name=output, data_type=model_config_pb2.TYPE_FP32, dims=[width])
     config.max_batch_size = min(DEFAULT_MAX_BATCH_SIZE, max(STAGED_NUMBERS // inputs.n_features, 1))

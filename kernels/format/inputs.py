@@ -192,7 +192,8 @@ class Inputs:
     are the columns of numbers that are compared with categories for equality. A client must not round these columns
     unless the rows behind the entry had float32 there. `float32` are the columns with float32, in which the entry
     answers the estimator's own float32; None if there are none. `made` are the columns that steps make of strings; None
-    if there are none.
+    if there are none. `numbered` is the name of a tensor, INT32 `[rows, 1]`, that a request for a fleet may have in
+    place of its models' ids: their places among the ids, which are the categories of the last column.
     """
 
     n_features: int
@@ -203,6 +204,7 @@ class Inputs:
     categorical: tuple[int, ...] = ()
     float32: tuple[int, ...] | None = None
     made: MadeTexts | None = None
+    numbered: str | None = None
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:
@@ -225,6 +227,17 @@ class Inputs:
         return self.n_features - (len(self.made.columns) if self.made is not None else 0)
 
     @property
+    def ids(self) -> str | None:
+        """The name of the tensor with the ids of a fleet's models; None for a single model."""
+        return None if self.numbered is None else self.place(self.n_features - 1)[0]
+
+    @property
+    def n_ids(self) -> int:
+        """The number of a fleet's models."""
+        groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
+        return sum(len(each.categories[-1]) for each in groups if self.n_features - 1 in each.columns)
+
+    @property
     def of_integers(self) -> str:
         """The name of the INT64 tensor."""
         return self.integers.name or INTEGERS
@@ -243,17 +256,25 @@ class Inputs:
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
         """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request.
 
-        A string of more than `max_string_bytes` that is not a category is `TOO_LONG`.
+        A string of more than `max_string_bytes` that is not a category is `TOO_LONG`. A fleet's models are `UNKNOWN` if
+        there are neither their ids nor their numbers.
         """
         rows = len(next(iter(tensors.values())))
         matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
         if self.numeric:
             matrix[:, self.numeric] = tensors[NUMBERS]
-        if self.integers.columns:
+        given = self.text
+        if self.numbered is not None and self.ids not in tensors:
+            matrix[:, -1] = UNKNOWN
+            if self.numbered in tensors:
+                numbers = tensors[self.numbered][:, 0]
+                matrix[:, -1] = np.where((numbers >= 0) & (numbers < self.n_ids), numbers, UNKNOWN)
+            given = tuple(group for group in given if group.name in tensors)
+        if self.integers.columns and self.of_integers in tensors:
             matrix[:, self.integers.columns] = self.integers.encode(tensors[self.of_integers])
         sources = () if self.made is None else self.made.all_sources
         read, refused = dict[int, Texts](), dict[int, np.ndarray]()
-        for group in self.text:
+        for group in given:
             for place, column in enumerate(group.columns):
                 texts = tensors[group.name][:, place].tolist()
                 if column in sources:

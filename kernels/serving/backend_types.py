@@ -133,4 +133,4 @@ class Utils(Protocol):
     Logger: LoggerType
 
     def get_input_tensor_by_name(self, request: Request, name: str) -> ServerTensor:
-        """Return an input of a request; the server has checked that it is there."""
+        """Return an input of a request; None if an optional one is not there, while the server checks the others."""

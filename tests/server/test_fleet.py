@@ -3,10 +3,15 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
 
 from tests.exporter.fleets.fleets import COLUMNS, mixed, samples, table
 from tests.servers import triton_server
@@ -15,11 +20,13 @@ from triton_regressors.clients.client.client import AsyncClient, Client
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
+from triton_regressors.kernels.entry import read_document
 
 pytestmark = pytest.mark.server
 
 MODELS = mixed()
 CLIENTS, REQUESTS, BAD = 300, 4, 10
+KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "O": "BYTES"}
 
 
 @pytest.fixture(scope="module", name="repository")
@@ -50,6 +57,37 @@ def test_rows_of_one_request_name_different_models(server: TritonServer, reposit
         one_by_one = [client.predict("demand", X.iloc[[row]]) for row in range(50)]
         assert np.concatenate(one_by_one).tobytes() == answers[:50].tobytes()
         assert verify(client, repository / "demand").passed
+
+
+@pytest.mark.parametrize("library", [tritonclient.grpc, tritonclient.http], ids=["grpc", "http"])
+def test_a_plain_client_may_send_numbers_in_place_of_ids(
+    server: TritonServer, repository: Path, library: ModuleType
+) -> None:
+    """The numbers are the places of the ids in plan.json; a batch may hold requests of both kinds."""
+    X, ids = table(MODELS, 64), list(read_document(repository / "demand/1").inputs.text[-1].categories[0])
+    numbers = np.array([[ids.index(name)] for name in X["shop"]], dtype=np.int32)
+    url = server.grpc_url if library is tritonclient.grpc else server.http_url
+
+    def ask(client: Any, given: dict[str, np.ndarray]) -> np.ndarray:
+        inputs = [library.InferInput(name, array.shape, KINDS[array.dtype.char]) for name, array in given.items()]
+        for tensor, array in zip(inputs, given.values(), strict=True):
+            tensor.set_data_from_numpy(array)
+        found: np.ndarray = client.infer("demand", inputs).as_numpy("y")
+        return found[:, 0]
+
+    rows = X[COLUMNS].to_numpy()
+    with Client(server.grpc_url) as named, library.InferenceServerClient(url) as client:
+        expected = named.predict("demand", X)
+        assert ask(client, {"X": rows, "shop_number": numbers}).tobytes() == expected.tobytes()
+        strings = X[["shop"]].to_numpy().astype(object)
+        assert ask(client, {"X": rows, "shop": strings}).tobytes() == expected.tobytes()
+        for wrong in (-1, len(ids), 2**31 - 1, -(2**31)):
+            changed = numbers.copy()
+            changed[5] = wrong
+            with pytest.raises(InferenceServerException, match=f"shop_number must be from 0 to 7: row 5 is {wrong}"):
+                ask(client, {"X": rows, "shop_number": changed})
+        with pytest.raises(InferenceServerException, match="shop is missing: it must name a model of this fleet"):
+            ask(client, {"X": rows})
 
 
 def test_many_clients_and_one_bad_id_in_ten(server: TritonServer) -> None:

@@ -11,7 +11,7 @@ from tritonclient.http import InferenceServerClient as HttpClient
 from tritonclient.http import InferInput, InferRequestedOutput
 
 from triton_regressors.clients.client.client import Client
-from triton_regressors.clients.client.tensors import Tensors, datatype, row_count, take, wire
+from triton_regressors.clients.client.tensors import Tensors, datatype, row_count, sent_inputs, take, wire
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load.generator import Load, Sample
 from triton_regressors.clients.errors import RowsError
@@ -54,7 +54,7 @@ class Signature:
                 "needs at least one of each."
             )
         output = config.output[0]
-        for tensor in (*config.input, output):
+        for tensor in (*sent_inputs(config), output):
             accepted = _INPUT_TYPES if tensor is not output else _INPUT_TYPES[:1]
             if tensor.data_type not in accepted or len(tensor.dims) != 1:
                 raise ComparisonError(
@@ -62,7 +62,7 @@ class Signature:
                     f"{model_config_pb2.DataType.Name(tensor.data_type)} with dims {list(tensor.dims)}; compare works "
                     "with TYPE_FP32, for inputs also TYPE_FP64, TYPE_INT64 and TYPE_STRING, and one dimension."
                 )
-        return cls(tuple(tensor.name for tensor in config.input), output.name)
+        return cls(tuple(tensor.name for tensor in sent_inputs(config)), output.name)
 
 
 @dataclass(frozen=True)

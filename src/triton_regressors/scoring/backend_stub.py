@@ -84,6 +84,11 @@ class Response:
     error: Error | None = None
 
 
+def _input(request: Any, name: str) -> Tensor | None:
+    """Return an input of a request, None if it has none of this name."""
+    return Tensor(name, request.tensors[name]) if name in request.tensors else None
+
+
 def utils(**more: Any) -> types.ModuleType:
     """Return the module that an entry imports, with `more` attributes added or replaced."""
     module = types.ModuleType(UTILS)
@@ -91,7 +96,7 @@ def utils(**more: Any) -> types.ModuleType:
         Tensor=Tensor,
         TritonError=Error,
         InferenceResponse=Response,
-        get_input_tensor_by_name=lambda request, name: Tensor(name, request.tensors[name]),
+        get_input_tensor_by_name=_input,
     )
     vars(module).update(more)
     return module

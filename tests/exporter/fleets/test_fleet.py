@@ -151,8 +151,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "a string among numbers": ({7: RIDGES["shop-0"], "7": RIDGES["shop-0"]}, {}, "as others are, not '7'"),
     "a number that is too large": ({2**63: RIDGES["shop-0"]}, {}, "a whole number that INT64 holds, as others are"),
-    "a column": (RIDGES, {"by": "x1"}, "The models have a column or an input 'x1' already"),
-    "an input": (RIDGES, {"by": "X"}, "The models have a column or an input 'X' already"),
+    "a column": (RIDGES, {"by": "x1"}, "The models have a column or a tensor 'x1' already"),
+    "an input": (RIDGES, {"by": "X"}, "The models have a column or a tensor 'X' already"),
     "not fitted": (
         {**RIDGES, "new": Ridge()},
         {"samples": None},
