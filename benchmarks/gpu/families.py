@@ -102,7 +102,8 @@ def kernels(plan: Plan, inputs: Sequence[Tensor], outputs: Sequence[str] | None 
     device, rows, widths = inputs[0].device, len(inputs[0]), plan.widths()
     parameters = bind_parameters(plan, device, plain=device.type == "cpu")
     steps = plan.steps_for(tuple(outputs or plan.outputs))
-    values = {step.output: torch.empty(rows, widths[step.output], dtype=torch.float64, device=device) for step in steps}
+    dtypes = {step.output: inputs[0].dtype if step.operation.keeps_dtype() else torch.float64 for step in steps}
+    values = {name: torch.empty(rows, widths[name], dtype=dtype, device=device) for name, dtype in dtypes.items()}
     values[steps[-1].output] = torch.empty(rows, widths[steps[-1].output], device=device)
 
     def call(i: int) -> Tensor:

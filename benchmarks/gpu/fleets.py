@@ -1,0 +1,152 @@
+"""Time of a fleet's plan beside the plan of one of its models, for rows that name members at random.
+
+    python -m benchmarks.gpu.fleets [--fleets ridge ...] [--members 1000 ...] [--rows 1 65536] [--quick] [--output DIR]
+    python -m benchmarks.gpu.fleets --dry-run      tries the script out on a CPU
+
+It needs a CUDA GPU. "host to host" is a call of the runner with a matrix in host memory, whose last column is the
+number of each row's model for the fleet. "kernels" are the plan's launches on the GPU, one after another. Before
+anything is timed, answers of drawn members are compared bit by bit with those of their own plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.gpu.families import kernels
+from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
+from triton_regressors.exporter.fleets.classes import Alike, fleet_plan
+from triton_regressors.exporter.fleets.member import Member
+from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
+
+FLEET, ONE = "fleet", "one model"
+HOST, KERNELS = "host to host", "kernels"
+ROWS, TOY_ROWS = (1, 4096, 2**16), (1, 50)
+INPUTS, CHECKED = 4, 5
+FEATURES = 32
+
+
+def ridge(seed: int) -> Plan:
+    """Return the plan of a scaler and a Ridge on 32 columns."""
+    rng = np.random.default_rng(seed)
+    operation = Affine(rng.standard_normal((FEATURES, 1)), rng.standard_normal(1))
+    return Plan(FEATURES, (Step(operation, (INPUT,), "y"),), {"y": "y"})
+
+
+FLEETS: dict[str, tuple[Callable[[int], Plan], tuple[int, ...]]] = {"ridge": (ridge, (1000, 100_000))}
+"""For each fleet the plan of a member by its number, and how many members there are."""
+
+
+def stacked(plans: Sequence[Plan]) -> Plan:
+    """Return the plan of a fleet whose members have these plans, all of one class."""
+    members = [Member(number, "", plan, *(None,) * 8) for number, plan in enumerate(plans)]  # type: ignore[arg-type]
+    return fleet_plan([Alike(0, members)])[0]
+
+
+def measure(
+    name: str, members: int, sizes: Sequence[int], effort: Effort, device: torch.device
+) -> list[dict[str, Any]]:
+    """Check, time and print a fleet for each number of rows; return the figures."""
+    make, _ = FLEETS[name]
+    plans = [make(number) for number in range(members)]
+    whole, one = stacked(plans), plans[0]
+    largest = max(sizes)
+    fleet, alone = (Runner(plan, device=device, max_rows=largest) for plan in (whole, one))
+    rng, cases = np.random.default_rng(0), []
+    for rows in sizes:
+        given = [_drawn(rng, one, members, rows) for _ in range(INPUTS)]
+        own = [np.ascontiguousarray(X[:, :-1]) for X in given]
+        _check(plans, fleet, given[0], device)
+        there, own_there = ([torch.from_numpy(X).to(device) for X in each] for each in (given, own))
+        times = time_on_host(
+            [
+                Contender(f"{FLEET}, {HOST}", lambda i, given=given: fleet.predict(given[i])),
+                Contender(f"{ONE}, {HOST}", lambda i, own=own: alone.predict(own[i])),
+            ],
+            INPUTS,
+            effort,
+        )
+        on_device = [
+            Contender(f"{FLEET}, {KERNELS}", kernels(whole, there, ("y",))),
+            Contender(f"{ONE}, {KERNELS}", kernels(one, own_there, ("y",))),
+        ]
+        times |= time_on_device(on_device, INPUTS, device, rounds=effort.rounds)
+        said = ", ".join(f"{each} {timing.median_us:,.1f} µs" for each, timing in times.items())
+        print(f"{name}, {members:,} members, {rows:,} rows: {said}", flush=True)
+        cases.append(
+            {
+                "fleet": name,
+                "members": members,
+                "rows": rows,
+                "parameter_bytes": whole.parameter_bytes(),
+                "contenders": {each: timing.to_json() for each, timing in times.items()},
+            }
+        )
+    return cases
+
+
+def _drawn(rng: np.random.Generator, plan: Plan, members: int, rows: int) -> np.ndarray:
+    """Return rows of drawn members."""
+    numbers = rng.integers(0, members, (rows, 1))
+    return np.hstack([rng.standard_normal((rows, plan.n_features)), numbers]).astype(plan.dtype)
+
+
+def _check(plans: Sequence[Plan], fleet: Runner, X: np.ndarray, device: torch.device) -> None:
+    """Demand the bits of members' own plans."""
+    answers = fleet.predict(X)["y"]
+    for number in np.unique(X[:, -1]).astype(int)[:CHECKED]:
+        mine = X[:, -1] == number
+        own = np.ascontiguousarray(X[mine, :-1])
+        alone = Runner(plans[number], device=device, max_rows=len(own)).predict(own)["y"]
+        if answers[mine].tobytes() != alone.tobytes():
+            raise SystemExit(f"Member {number} answers otherwise in the fleet than alone.")
+
+
+def run(
+    fleets: Sequence[str],
+    members: Sequence[int] | None,
+    sizes: Sequence[int],
+    directory: Path | None = None,
+    *,
+    quick: bool = False,
+    dry_run: bool = False,
+) -> Path | None:
+    """Measure fleets and write fleets.json; a dry run measures on the CPU and writes nothing."""
+    if not dry_run and not torch.cuda.is_available():
+        raise SystemExit("benchmarks.gpu.fleets needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
+    device = torch.device("cpu" if dry_run else "cuda:0")
+    print(f"fleets on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
+    effort = QUICK if quick or dry_run else Effort(rounds=15)
+    settings = {"quick": quick, "inputs": INPUTS, "busy_at_start": busy()}
+    cases = []
+    for name in fleets:
+        for count in members or FLEETS[name][1]:
+            cases += measure(name, count, sizes, effort, device)
+    return None if dry_run else save(directory or default_directory(), "fleets", settings, {"cases": cases})
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="which fleets")
+    parser.add_argument("--members", nargs="+", type=int, default=None, help="how many members")
+    parser.add_argument("--rows", nargs="+", type=int, default=None, help="how many rows")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--dry-run", action="store_true", help="few members and rows on a CPU, to try the script out")
+    parser.add_argument("--output", type=Path, default=None, help="directory of fleets.json")
+    arguments = parser.parse_args()
+    rows = arguments.rows or (TOY_ROWS if arguments.dry_run else ROWS)
+    members = arguments.members or ((3,) if arguments.dry_run else None)
+    run(arguments.fleets, members, rows, arguments.output, quick=arguments.quick, dry_run=arguments.dry_run)
+
+
+if __name__ == "__main__":
+    main()
