@@ -60,6 +60,8 @@ def measure(
     whole, one = stacked(plans), plans[0]
     largest = max(sizes)
     fleet, alone = (Runner(plan, device=device, max_rows=largest) for plan in (whole, one))
+    for runner in (fleet, alone):
+        runner.warm_up([("y",)])
     rng, cases = np.random.default_rng(0), []
     for rows in sizes:
         given = [_drawn(rng, one, members, rows) for _ in range(INPUTS)]
