@@ -204,9 +204,7 @@ class KernelExecutor:
         steps = self._plan.steps_for(outputs)
         host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
         readers = [step for step in steps if INPUT in step.inputs]
-        once = all(step.operation.reads_input_once() for step in readers)
-        parts = all(step.operation.keeps_dtype() for step in readers)  # slices, each of other columns
-        direct = not self._on_gpu or (once and (len(readers) == 1 or parts))
+        direct = not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once())
         lane = self._lanes[0]
         ways = self._ways(steps, host, lane, 0, self._chunk_rows, direct=direct)
         whole = [Chunk(tuple(itertools.chain(*way)), lane) for way in ways]
