@@ -44,7 +44,6 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
     "trees": (ensembles((3, 1, 12, 40, 7, 3)), (5,)),
     "trees then exp": (ensembles((2, 9, 4), outputs=3, function="exp"), (5,)),
-    "trees float64": (ensembles((2, 5, 9), dtype=np.float64, outputs=2), (5,)),
     "trees with categories": (
         [
             tree_ensemble(5, 6 - place, 3, seed=place, sets=sets, words=words)
@@ -53,7 +52,7 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         (5,),
     ),
     "trees with categories float64": (
-        [tree_ensemble(5, 5, 2, seed=sets, dtype=np.float64, sets=sets, rounding="floor") for sets in (6, 1, 2)],
+        [tree_ensemble(5, 5, 2, 2, seed, np.float64, sets=seed, rounding="floor") for seed in (6, 1, 2)],
         (5,),
     ),
 }
