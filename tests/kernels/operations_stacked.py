@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.kernels.operations_trees import tree_ensemble
+from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
@@ -44,6 +44,10 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
     "trees": (ensembles((3, 1, 12, 40, 7, 3)), (5,)),
     "trees then exp": (ensembles((2, 9, 4), outputs=3, function="exp"), (5,)),
+    "trees in order": (
+        [ordered_ensemble(5, trees, trees % 4, seed=trees, function="exp") for trees in (3, 1, 40, 12)],
+        (5,),
+    ),
     "trees with categories": (
         [
             tree_ensemble(5, 6 - place, 3, seed=place, sets=sets, words=words)

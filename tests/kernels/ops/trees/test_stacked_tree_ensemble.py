@@ -10,9 +10,9 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_stacked import stacked
-from tests.kernels.operations_trees import grouped, tree_ensemble
+from tests.kernels.operations_trees import grouped, ordered_ensemble, tree_ensemble
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.trees import stacked_tree_ensemble
+from triton_regressors.kernels.ops.trees import float32_sum, stacked_tree_ensemble
 from triton_regressors.kernels.ops.trees.nodes import node_layout
 from triton_regressors.kernels.ops.trees.stacked_tree_ensemble import StackedTreeEnsemble
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
@@ -88,6 +88,22 @@ def test_members_with_narrow_nodes_beside_wide_ones(device: torch.device) -> Non
     assert op.parameters()["thresholds"].size == len(op.feature)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("rows", "scratch"), [(0, 2**25), (5, 2**25), (70, 1), (600, 2**25)])
+def test_sums_in_order(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, dtype: type, rows: int, scratch: int
+) -> None:
+    """Leaves overflow, vanish and cancel, so that only one order gives the bits; 31 and 32 trees end at a block."""
+    monkeypatch.setattr(float32_sum, "LARGEST_SCRATCH", scratch)
+    rng, members = np.random.default_rng(0), []
+    for trees in (1, 31, 32, 70, 2):
+        op = ordered_ensemble(4, trees, 3, seed=trees, dtype=dtype)
+        values = rng.choice([0.0, -0.0, 1e-45, -3e-39, 2.0**-24, 1.0, -1.0, 2.0**24], op.values.shape)
+        members.append(dataclasses.replace(op, values=values.astype(np.float32), baseline=0 * op.baseline))
+    members[-1].baseline[0] = members[-1].values[:] = -0.0
+    check(members, rows_of(5, 4, rows), device)
+
+
 def test_many_members(device: torch.device) -> None:
     """A row of the last of many members gets its answer, and so do rows of members in any order."""
     members = [tree_ensemble(3, 1 + seed % 3, 2, seed=seed) for seed in range(300)]
@@ -113,9 +129,12 @@ def test_what_cannot_be_stacked_says_so() -> None:
     alike = StackedTreeEnsemble.alike
     plain = tree_ensemble(4, 3, 2)
     assert alike(dataclasses.replace(plain, output="each")) is None
+    assert alike(ordered_ensemble(4, 3, 2, groups=2)) is None
+    assert alike(ordered_ensemble(4, 3, 2, outputs=2)) is None
     assert alike(grouped(tree_ensemble(4, 3, 2), [0, 1, 3])) is None
     assert alike(plain) == alike(tree_ensemble(4, 9, 5, seed=1, divisor=3.0, sets=4, words=8))
     for other in (
+        ordered_ensemble(4, 3, 2),
         tree_ensemble(4, 3, 2, outputs=2),
         tree_ensemble(4, 3, 2, dtype=np.float64),
         tree_ensemble(4, 3, 2, function="exp"),
@@ -132,6 +151,8 @@ def test_what_cannot_be_stacked_says_so() -> None:
         ({"first_tree": np.array([0, 0, 5], dtype=np.int32)}, "first_tree must be int32 and ascend from 0 to 5"),
         ({"divisor": np.ones(3)}, "divisor"),
         ({"unit": np.ones((2, 2))}, "leaves must be int64"),
+        ({"output": "ordered"}, "leaves must be float32"),
+        ({"output": "each"}, "output must be one of"),
         ({"rounding": "up"}, "rounding must be one of"),
     ],
 )
