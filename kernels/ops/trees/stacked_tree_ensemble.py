@@ -50,7 +50,7 @@ LANES = 2**15
 LARGEST_TILE = 2**22
 """The most numbers of the rows of such a tile."""
 
-MOST_QUADS = 2**22
+MOST_QUADS = 2**23
 """The most nodes for which quads are packed, which take three times the memory of nodes: about 100 MB."""
 
 FEW_WORDS = 8
@@ -214,21 +214,23 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
         dtype = torch.float32 if self.threshold.dtype == np.float32 else torch.float64
         answer = torch.empty(len(x), self.unit.shape[1], dtype=torch.float64)
         tile = max(min(LANES // (int(self._trees.max()) * answer.shape[1]), LARGEST_TILE // x.shape[1]), 1)
-        for part, own, out in zip(x.split(tile), place.split(tile), answer.split(tile), strict=True):
-            row, number, leaf = self._leaves(parameters, part.to(dtype), own)
+        for part in place.argsort().split(tile):  # a cache holds a member's nodes for all its rows
+            own = place.index_select(0, part)
+            row, number, leaf = self._pairs(parameters, x.index_select(0, part).to(dtype), own)
             held, baseline = parameters["leaves"].index_select(0, leaf), parameters["baseline"].index_select(0, own)
             if self.output == "sum":
-                total = torch.zeros(out.shape, dtype=torch.int64).index_add_(0, row, held)
+                first_pair = (number == 0).nonzero()[:, 0]  # of each row
+                total = torch.from_numpy(np.add.reduceat(held.numpy(), first_pair.numpy(), axis=0))
                 scale, divisor = (parameters[name].index_select(0, own) for name in ("unit", "divisor"))
                 y = (baseline + total * scale) / divisor[:, None]
             else:
                 terms = torch.full((int(self._trees.max()) + 1, len(part)), -0.0)
                 terms[0], terms[number + 1, row] = baseline[:, 0], held[:, 0].view(torch.float32)
                 y = add_in_order(terms)[:, None].double()
-            out.copy_(FUNCTIONS[self.function](y))
+            answer[part] = FUNCTIONS[self.function](y)
         return answer
 
-    def _leaves(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def _pairs(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return pairs of a row and a tree of its member: the row, the tree's number there, and the leaf; int32."""
         first = parameters["first_tree"].index_select(0, place)
         trees = parameters["first_tree"].index_select(0, place + 1) - first
