@@ -34,7 +34,7 @@ FAMILIES = {
         "quadratic",
         "stacked_affine",
     ),
-    "trees": ("linear_leaves", "symmetric_trees", "tree_ensemble"),
+    "trees": ("linear_leaves", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"),
     "neighbors": (
         "barycenter",
         "min_plus",

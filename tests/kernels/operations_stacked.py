@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
@@ -17,6 +18,14 @@ def affine(features: int, seed: int, function: str = "identity") -> Affine:
     if features > 1 and seed % 3 == 0:
         weight[seed % features] = 0.0
     return Affine(weight, rng.standard_normal(1), function)
+
+
+def ensembles(trees: Sequence[int], **options: Any) -> list[Operation]:
+    """Return drawn ensembles of these numbers of trees, of different depths and divisors."""
+    return [
+        tree_ensemble(5, count, place % 5, seed=place, divisor=1.0 + place, **options)
+        for place, count in enumerate(trees)
+    ]
 
 
 def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
@@ -33,6 +42,23 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         for features in (1, 5, 13, 32, 37, 300, 1500)
     },
     "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
+    "trees": (ensembles((3, 1, 12, 40, 7, 3)), (5,)),
+    "trees then exp": (ensembles((2, 9, 4), outputs=3, function="exp"), (5,)),
+    "trees in order": (
+        [ordered_ensemble(5, trees, trees % 4, seed=trees, function="exp") for trees in (3, 1, 40, 12)],
+        (5,),
+    ),
+    "trees with categories": (
+        [
+            tree_ensemble(5, 6 - place, 3, seed=place, sets=sets, words=words)
+            for place, (sets, words) in enumerate([(4, 3), (0, 1), (9, 1), (2, 8)])
+        ],
+        (5,),
+    ),
+    "trees with categories float64": (
+        [tree_ensemble(5, 5, 2, 2, seed, np.float64, sets=seed, rounding="floor") for seed in (6, 1, 2)],
+        (5,),
+    ),
 }
 """Members' operations, which are alike, and the widths of their inputs."""
 

@@ -185,7 +185,7 @@ MANY_ROWS_A_PROGRAM = (
 
 INTERPRETED_ROWS = {
     **dict.fromkeys(MANY_ROWS_A_PROGRAM, 1000),
-    **dict.fromkeys(("symmetric_trees", "tree_ensemble"), 600),
+    **dict.fromkeys(("stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"), 600),
     "tree_neighbors": 40,
 }
 """The rows of a batch in the interpreter, which takes 5 ms for a program; 130 for all other operations.
@@ -234,7 +234,7 @@ def test_an_affine_map_passes_on_what_it_looks_at() -> None:
 
 EXACT = (
     *("linear_leaves", "ordered_affine", "piecewise", "pool"),
-    *("symmetric_trees", "tree_ensemble", "weighted_median"),
+    *("stacked_tree_ensemble", "symmetric_trees", "tree_ensemble", "weighted_median"),
 )
 """Operations that move numbers, add up integers or compute with floats in a given order."""
 

@@ -50,10 +50,8 @@ class Descent:
         Args:
             x: `[rows, features]`, of the thresholds' dtype.
         """
-        arrays = self._arrays
-        left, feature, threshold, roots = (arrays[name] for name in ("left", "feature", "threshold", "roots"))
-        rows, columns = len(x), x.T.contiguous()
-        numbers, special = columns.view(-1), len(arrays["sets"]) > 0 or bool(x.isnan().any())
+        left, feature, threshold, roots = (self._arrays[name] for name in ("left", "feature", "threshold", "roots"))
+        rows, columns, special = len(x), x.T.contiguous(), self._is_special(x)
         root = roots.repeat_interleave(rows)
         value = columns.index_select(0, feature.index_select(0, roots))
         right = value > threshold.index_select(0, roots)[:, None]
@@ -61,6 +59,28 @@ class Descent:
             right = self._right_of_special(right.view(-1), value.view(-1), root)
         node = left.index_select(0, root).add_(right.view(-1))
         row = torch.arange(rows, dtype=torch.int32).repeat(len(roots))
+        return self._walk(columns, special, node, row)
+
+    def find_leaves_of_pairs(self, x: torch.Tensor, tree: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        """Return the number of the leaf that is reached in each pair's tree by its row, int32 `[pairs]`.
+
+        Args:
+            x: `[rows, features]`, of the thresholds' dtype.
+            tree: int32 `[pairs]`.
+            row: int32 `[pairs]`.
+        """
+        root = self._arrays["roots"].index_select(0, tree)
+        return self._walk(x.T.contiguous(), self._is_special(x), root, row)
+
+    def _is_special(self, x: torch.Tensor) -> bool:
+        """Return whether a node may ask for a category, or a number is missing."""
+        return len(self._arrays["sets"]) > 0 or bool(x.isnan().any())
+
+    def _walk(self, columns: torch.Tensor, special: bool, node: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        """Return the leaves below the nodes that rows of `columns`, `[features, rows]`, reach, int32 `[lanes]`."""
+        arrays = self._arrays
+        left, feature, threshold = (arrays[name] for name in ("left", "feature", "threshold"))
+        numbers, rows = columns.view(-1), columns.shape[1]
         end, lane = node, None
         for step in itertools.count():
             below = left.index_select(0, node)

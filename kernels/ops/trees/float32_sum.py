@@ -206,7 +206,7 @@ def launch_ordered(
     leaves, trees, places = (len(parameters[name]) for name in ("leaves", "roots", "places"))
     groups, width = len(parameters["first_place"]) - 1, parameters["leaves"].shape[1]
     nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
-    for part, count in _parts(rows, places):
+    for part, count in row_parts(rows, places):
         tile = tree_tile(count, places, 1, x.shape[1], nodes, packed, x.device, ordered=True)
         form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
         held = torch.empty(triton.cdiv(count, BLOCK.value), places, BLOCK.value, dtype=torch.int32, device=x.device)
@@ -246,7 +246,7 @@ def launch_ordered(
         )
 
 
-def _parts(rows: int, places: int) -> Iterator[tuple[slice, int]]:
+def row_parts(rows: int, places: int) -> Iterator[tuple[slice, int]]:
     """Yield the slices of rows processed together, and their numbers of rows."""
     most = max(LARGEST_SCRATCH // (places * BLOCK.value), 1) * BLOCK.value
     for start in range(0, rows, most):

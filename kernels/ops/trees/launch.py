@@ -74,17 +74,19 @@ def tree_tile(
     packed: bool,
     device: torch.device,
     ordered: bool = False,
+    ensembles: int = 1,
 ) -> Tile:
     """Return the tile for `rows` rows.
 
-    `packed` says whether there are quads, and `ordered` whether a program only writes leaf values, which others add.
+    `packed` says whether there are quads, and `ordered` whether a program only writes leaf values, which others add. If
+    there are several ensembles, each row descends the trees of one: `trees` are those of one, and `nodes` those of all.
 
     There is no table if it would be large, or written for the reads of few trees.
     """
     block_outputs = min(triton.next_power_of_2(outputs), 32)
     width = triton.next_power_of_2(features)
     of_outputs = "ordered" if ordered else "one" if outputs == 1 else "several"
-    shape = tree_ensemble_shape.of(device, *tree_class(rows, trees, nodes, width, packed), of_outputs)
+    shape = tree_ensemble_shape.of(device, *tree_class(rows, trees * ensembles, nodes, width, packed), of_outputs)
     block_rows = shape["BLOCK_ROWS"]
     most_trees = max(shape["ELEMENTS"] // (block_rows * block_outputs), 1)
     block_trees = min(triton.next_power_of_2(trees), most_trees)

@@ -1,0 +1,291 @@
+"""Tree ensembles of the members of a fleet: `out[r] = f((baseline[m] + Σₜ leaf(t, r) · unit[m]) / divisor[m])`.
+
+`m` is the place of row r's member, whose trees are `first_tree[m]` to below `first_tree[m + 1]`. `x`: `[rows,
+features]`; `out`: `[rows, outputs]`; both float32 or float64. The nodes are those of `tree_ensemble.py`, of all members
+one after the other, and `child`, `roots` and the numbers of sets count over all members.
+
+`leaf(t, r)` is an integer, a multiple of the member's unit. The output "ordered" has leaves in float32, and a sum in
+float32 of the baseline and one tree after the other (`float32_sum.py`).
+
+Members with sets of different sizes get the largest size: the categories that a set did not know go where its last bit
+says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ...cpu.ordered_sum import add_in_order
+from ...format.errors import PlanError
+from ...numerics.functions import FUNCTIONS, check_function, function_suffix
+from ...plan.plan import Parameters
+from ...plan.stacked import Stacked
+from .cpu_descent import Descent
+from .launch import MOST_PLAIN
+from .nodes import (
+    CATEGORICAL,
+    ROUNDINGS,
+    check_trees,
+    depths,
+    descend_rows,
+    integer_leaves,
+    leaf_starts,
+    node_layout,
+    pack_nodes,
+    pack_plain,
+)
+from .stacked_float32_sum import launch_stacked_ordered, sum_places
+from .stacked_sum import launch_stacked_sum
+from .tree_ensemble import TreeEnsemble
+from .two_level_nodes import Quads, pack_quads
+
+LANES = 2**15
+"""Trees of rows that a CPU descends at a time."""
+
+LARGEST_TILE = 2**22
+"""The most numbers of the rows of such a tile."""
+
+MOST_QUADS = 2**23
+"""The most nodes for which quads are packed, which take three times the memory of nodes: about 100 MB."""
+
+FEW_WORDS = 8
+"""Members whose sets are at most this wide are stacked with each other, and with members that have none."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackedTreeEnsemble(Stacked[TreeEnsemble]):
+    """Sums of decision trees for each member; members differ in their numbers of trees, nodes, leaves and sets."""
+
+    OUTPUTS = ("sum", "ordered")
+
+    feature: np.ndarray  # int32 [nodes], −1 at a leaf
+    threshold: np.ndarray  # float32 or float64 [nodes]; at a categorical node the row of `sets`
+    child: np.ndarray  # int32 [nodes], the left child; at a leaf the row of `leaves`
+    flags: np.ndarray  # uint8 [nodes], MISSING_LEFT and CATEGORICAL
+    sets: np.ndarray  # int32 [sets, words]
+    roots: np.ndarray  # int32 [trees]
+    first_tree: np.ndarray  # int32 [members + 1], the first tree of each member, then the number of trees
+    leaves: np.ndarray  # int64 [leaves, outputs]; where ordered float32 [leaves, 1]
+    unit: np.ndarray  # float64 [members, outputs]; 1 where ordered
+    baseline: np.ndarray  # float64 [members, outputs]; where ordered float32
+    divisor: np.ndarray  # float64 [members]; 1 where ordered
+    output: str = "sum"
+    function: str = "identity"
+    rounding: str = "trunc"
+    start: int = 0
+
+    @classmethod
+    def alike(cls, operation: TreeEnsemble) -> Hashable | None:
+        single_sum = operation.output == "ordered" and operation.values.shape[1] == 1 and len(operation.starts) == 2
+        if not single_sum and (operation.output != "sum" or len(operation.starts)):
+            return None
+        words = operation.sets.shape[1] if len(operation.sets) else 0
+        of_words = 0 if words <= FEW_WORDS else (words - 1).bit_length()
+        kind = (operation.values.shape[1], operation.threshold.dtype.str, of_words)
+        return (*kind, operation.output, operation.function, operation.rounding)
+
+    @classmethod
+    def of(cls, operations: Sequence[TreeEnsemble], start: int = 0) -> StackedTreeEnsemble:
+        first_node = _offsets([len(each.feature) for each in operations])
+        first_leaf = _offsets([len(each.values) for each in operations])
+        first_set = _offsets([len(each.sets) for each in operations])
+        if max(first_node[-1], first_leaf[-1]) >= 2**31:
+            raise PlanError(f"stacked_tree_ensemble: at most 2**31 nodes can be stacked, not {first_node[-1]:,}.")
+        words = max([each.sets.shape[1] for each in operations if len(each.sets)], default=1)
+        output = operations[0].output
+        children, thresholds, whole = [], [], []
+        for each, node, leaf, number in zip(operations, first_node, first_leaf, first_set, strict=False):
+            inner = each.feature >= 0
+            children.append(each.child + np.where(inner, node, leaf).astype(np.int32))
+            threshold = each.threshold.copy()
+            threshold[inner & (each.flags & CATEGORICAL > 0)] += number
+            thresholds.append(threshold)
+            summed = (each.values, np.ones(1))
+            if output == "sum":
+                summed = integer_leaves(each.values, leaf_starts(each.feature, each.roots))
+            whole.append(summed)
+        return cls(
+            np.concatenate([each.feature for each in operations]),
+            np.concatenate(thresholds),
+            np.concatenate(children),
+            np.concatenate([each.flags for each in operations]),
+            np.concatenate([_widened(each.sets, words) for each in operations]),
+            np.concatenate([each.roots + np.int32(node) for each, node in zip(operations, first_node, strict=False)]),
+            _offsets([len(each.roots) for each in operations]).astype(np.int32),
+            np.concatenate([leaves for leaves, _ in whole]),
+            np.stack([unit for _, unit in whole]),
+            np.stack([each.baseline for each in operations]),
+            np.array([each.divisor for each in operations], dtype=np.float64),
+            output,
+            operations[0].function,
+            operations[0].rounding,
+            start,
+        )
+
+    @property
+    def members(self) -> int:
+        return len(self.first_tree) - 1
+
+    @property
+    def first(self) -> int:
+        return self.start
+
+    def check(self, *widths: int) -> None:
+        self.check_stacked(widths)
+        check_function(self.function)
+        if self.output not in self.OUTPUTS:
+            raise PlanError(f"stacked_tree_ensemble: output must be one of {self.OUTPUTS}, not {self.output!r}.")
+        if self.rounding not in ROUNDINGS:
+            raise PlanError(f"stacked_tree_ensemble: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
+        first_tree, trees = self.first_tree, len(self.roots)
+        if first_tree.dtype != np.int32 or first_tree[0] != 0 or first_tree[-1] != trees or self._trees.min() < 1:
+            raise PlanError(f"stacked_tree_ensemble: first_tree must be int32 and ascend from 0 to {trees}.")
+        check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, widths[0])
+        leaves, outputs = np.count_nonzero(self.feature < 0), self.unit.shape[-1]
+        of_leaves, of_baseline = (np.int64, np.float64) if self.output == "sum" else (np.float32, np.float32)
+        if self.leaves.dtype != of_leaves or self.leaves.shape != (leaves, outputs):
+            raise PlanError(f"stacked_tree_ensemble: leaves must be {of_leaves.__name__} [{leaves}, outputs].")
+        if self.baseline.dtype != of_baseline or (self.output == "ordered" and outputs != 1):
+            raise PlanError("stacked_tree_ensemble: baseline must be float64, or float32 of one output where ordered.")
+        if {self.unit.shape, self.baseline.shape} != {(self.members, outputs)} or self.divisor.shape != (self.members,):
+            raise PlanError(
+                "stacked_tree_ensemble: unit and baseline must be [members, outputs], and divisor [members]."
+            )
+
+    def output_width(self, *widths: int) -> int:
+        return self.unit.shape[1]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the packed nodes, and the leaves."""
+        (wide, bits), sums = self._layout, self.plain_parameters()
+        depth = depths(self.feature, self.child, self.roots)
+        leaves, ordered = sums["leaves"], self.output == "ordered"
+        held = leaves[:, 0].astype(np.int64, copy=False) if leaves.shape[1] == 1 else np.arange(len(leaves))
+        plain, quads, size = np.zeros(0, dtype=np.int64), Quads.none(), len(self.feature)
+        if not wide and not len(self.sets) and size <= MOST_QUADS:
+            quads = pack_quads(self.feature, self.threshold, self.child, self.roots, held) or quads
+            plain = pack_plain(self.feature, self.threshold, self.child, held) if size <= MOST_PLAIN else plain
+        return {
+            "nodes": pack_nodes(self.feature, self.threshold, self.child, self.flags, wide, bits),
+            "thresholds": self.threshold if wide else self.threshold[:0],
+            "sets": self.sets,
+            "roots": self.roots,
+            "levels": np.maximum.reduceat(depth, self.first_tree[:-1]),
+            "plain": plain,
+            "quads": quads.words,
+            "quad_roots": quads.roots,
+            **sums,
+            **(sum_places(int(self._trees.max())) if ordered else {}),
+        }
+
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the leaves, and what becomes of their sums."""
+        if self.output == "ordered":
+            leaves = self.leaves.view(np.int32)  # as kernels read them
+            return {"first_tree": self.first_tree, "leaves": leaves, "baseline": self.baseline}
+        names = ("first_tree", "leaves", "unit", "baseline", "divisor")
+        return {name: getattr(self, name) for name in names}
+
+    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, place = inputs[0], self.places(inputs[1])
+        answer = torch.empty(len(x), self.unit.shape[1], dtype=torch.float64)
+        for m in place.unique().tolist():
+            mine, roots = place == m, self.roots[self.first_tree[m] : self.first_tree[m + 1]]
+            leaf = descend_rows(
+                x[mine], self.feature, self.threshold, self.child, self.flags, self.sets, roots, self.rounding
+            )  # [rows, trees]
+            if self.output == "sum":
+                total = parameters["leaves"][leaf].sum(1)
+                y = (parameters["baseline"][m] + total * parameters["unit"][m]) / parameters["divisor"][m]
+            else:
+                y = parameters["baseline"][m].repeat(len(leaf), 1)
+                for tree in leaf.T:
+                    y += torch.tensor(self.leaves)[tree]
+            answer[mine] = FUNCTIONS[self.function](y.double())
+        return answer
+
+    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        x, place = inputs[0], self.places(inputs[1])
+        dtype = torch.float32 if self.threshold.dtype == np.float32 else torch.float64
+        answer = torch.empty(len(x), self.unit.shape[1], dtype=torch.float64)
+        tile = max(min(LANES // (int(self._trees.max()) * answer.shape[1]), LARGEST_TILE // x.shape[1]), 1)
+        for part in place.argsort().split(tile):  # a cache holds a member's nodes for all its rows
+            own = place.index_select(0, part)
+            row, number, leaf = self._pairs(parameters, x.index_select(0, part).to(dtype), own)
+            held, baseline = parameters["leaves"].index_select(0, leaf), parameters["baseline"].index_select(0, own)
+            if self.output == "sum":
+                first_pair = (number == 0).nonzero()[:, 0]  # of each row
+                total = torch.from_numpy(np.add.reduceat(held.numpy(), first_pair.numpy(), axis=0))
+                scale, divisor = (parameters[name].index_select(0, own) for name in ("unit", "divisor"))
+                y = (baseline + total * scale) / divisor[:, None]
+            else:
+                terms = torch.full((int(self._trees.max()) + 1, len(part)), -0.0)
+                terms[0], terms[number + 1, row] = baseline[:, 0], held[:, 0].view(torch.float32)
+                y = add_in_order(terms)[:, None].double()
+            answer[part] = FUNCTIONS[self.function](y)
+        return answer
+
+    def _pairs(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return pairs of a row and a tree of its member: the row, the tree's number there, and the leaf; int32."""
+        first = parameters["first_tree"].index_select(0, place)
+        trees = parameters["first_tree"].index_select(0, place + 1) - first
+        row = torch.arange(len(x), dtype=torch.int32).repeat_interleave(trees)
+        before = trees.cumsum(0, dtype=torch.int32) - trees  # pairs of rows before this one
+        number = torch.arange(len(row), dtype=torch.int32).sub_(before.index_select(0, row))
+        tree = first.index_select(0, row).add_(number)
+        return row, number, self._descent.find_leaves_of_pairs(x, tree, row)
+
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x, numbers), (wide, bits) = inputs, self._layout
+        layout = {
+            "FEATURES": x.shape[1],
+            "FEATURE_BITS": bits,
+            "WIDE": wide,
+            "WORDS": self.sets.shape[1] if len(self.sets) else 0,
+            "FLOOR": self.rounding == "floor",
+        }
+        launch = launch_stacked_sum if self.output == "sum" else launch_stacked_ordered
+        trees = int(self._trees.max())
+        launch(parameters, x, numbers, output, rows, self.start, layout, trees, self.function)
+
+    def launches(self, inputs: int) -> int:
+        return 2 if self.output == "ordered" else 1
+
+    def hides_nan(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        trees = f"{len(self.roots):,} trees of {len(self.feature):,} nodes summed"
+        trees += " in order" if self.output == "ordered" else ""
+        return f"{super().describe()}, {trees}" + function_suffix(self.function)
+
+    @functools.cached_property
+    def _trees(self) -> np.ndarray:
+        """Return the number of trees of each member, `[members]`."""
+        return np.diff(self.first_tree)
+
+    @functools.cached_property
+    def _layout(self) -> tuple[bool, int]:
+        return node_layout(self.feature, self.threshold, self.child)
+
+    @functools.cached_property
+    def _descent(self) -> Descent:
+        return Descent(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, self.rounding)
+
+
+def _offsets(counts: Sequence[int]) -> np.ndarray:
+    """Return the number of things before each member's, and the number of all, int64 `[members + 1]`."""
+    return np.append(0, np.cumsum(counts))
+
+
+def _widened(sets: np.ndarray, words: int) -> np.ndarray:
+    """Return sets of `words` words that decide alike: each new bit is the set's last one, that of no category."""
+    if not len(sets):
+        return np.zeros((0, words), dtype=np.int32)
+    added = np.repeat(sets[:, -1:] >> 31, words - sets.shape[1], axis=1)  # the last bit is the sign of the last word
+    return np.concatenate([sets, added], axis=1)
