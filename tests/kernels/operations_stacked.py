@@ -1,10 +1,14 @@
 """Stacked operations, each with the members' own operations behind it."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tests.kernels.operations_lookup import FIRST, impute, lookup
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
@@ -17,6 +21,37 @@ def affine(features: int, seed: int, function: str = "identity") -> Affine:
     if features > 1 and seed % 3 == 0:
         weight[seed % features] = 0.0
     return Affine(weight, rng.standard_normal(1), function)
+
+
+def imputes(missing: float | None, columns: int, indicators: int) -> list[Operation]:
+    """Return members that impute other columns, and hold other numbers."""
+    return [impute(5, columns, indicators, missing, seed) for seed in range(4)]
+
+
+def lookups(counts: Sequence[Sequence[int]], targets: int = 0, function: str = "identity") -> list[Operation]:
+    """Return members with these numbers of keys, of the same columns."""
+    columns = np.random.default_rng(0).integers(0, 4, len(counts[0]))
+    members = [lookup(4, list(each), targets, seed, function) for seed, each in enumerate(counts)]
+    return [dataclasses.replace(each, columns=columns) for each in members]
+
+
+def drawn_lookups() -> list[Operation]:
+    """Return members that find numbers which tests draw, all of them or each third, in one column."""
+    tables = [FIRST[1::3], FIRST[1::3][::3], FIRST[1:2]]
+    return [
+        Lookup(np.array([1]), np.array([0, len(keys)]), np.sort(keys), np.arange(len(keys) + 2.0)[:, None] + seed)
+        for seed, keys in enumerate(tables)
+    ]
+
+
+def scales(form: str, single: bool) -> list[Operation]:
+    """Return members that scale in one of the forms."""
+    found: list[Operation] = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        shift, factor, last = rng.standard_normal(11), rng.uniform(0.5, 2, 11), rng.uniform(0.5, 2, 11)
+        found.append(Scale(shift, factor, form, last if form != "factor" else np.zeros(0), single))
+    return found
 
 
 def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
@@ -33,6 +68,21 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         for features in (1, 5, 13, 32, 37, 300, 1500)
     },
     "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
+    "impute": (imputes(None, 4, 3), (5,)),
+    "impute a number": (imputes(FIRST[7], 5, 2), (5,)),
+    "impute indicators alone": (imputes(None, 0, 2), (5,)),
+    "lookup": (lookups([[3, 0, 40, 1, 7], [0, 9, 1, 5, 100], [2, 2, 2, 2, 2]]), (4,)),
+    "lookup without keys": (lookups([[0, 0], [0, 0]]), (4,)),
+    "lookup of single keys": (lookups([[1, 1, 0], [0, 1, 1]]), (4,)),
+    "lookup then exp": (lookups([[3, 5], [40, 1], [0, 2]], function="exp"), (4,)),
+    "lookup of drawn numbers": (drawn_lookups(), (3,)),
+    "lookup summed": (lookups([[3, 0, 40, 1, 7], [5, 5, 5, 5, 5]], 1), (4,)),
+    "lookup summed to 3, then tanh": (lookups([[5] * 40, [2] * 40, [0] * 40], 3, "tanh"), (4,)),
+    **{
+        f"scale {form}{' in float32' if single else ''}": (scales(form, single), (11,))
+        for form in Scale.FORMS
+        for single in (False, True)
+    },
 }
 """Members' operations, which are alike, and the widths of their inputs."""
 

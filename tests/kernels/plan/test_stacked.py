@@ -23,11 +23,15 @@ def numbered(members: int, rows: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(START, START + members, (rows, 1)).astype(np.float32)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 @pytest.mark.parametrize("name", MEMBERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_row_has_the_bits_of_its_own_member(name: str, dtype: torch.dtype, device: torch.device) -> None:
     members, widths = MEMBERS[name]
     arrays, numbers = inputs_for(widths, ROWS), numbered(len(members), ROWS)
+    for value, rows in ((np.nan, slice(1, None, 7)), (np.inf, slice(2, None, 11)), (-np.inf, slice(3, None, 13))):
+        arrays[0][rows, ROWS % widths[0]] = value
+    arrays[0][::31] = np.nan
     op = stacked(members, START)
     found = run_kernel(op, [*arrays, numbers], device, dtype)
     on_cpu, reference = run_on_cpu(op, [*arrays, numbers]), run_reference(op, [*arrays, numbers])
@@ -77,6 +81,16 @@ def test_what_cannot_be_stacked_says_so() -> None:
     assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(4, 1))
     assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(3, 1, "exp"))
     assert stacked_class(Columns(np.arange(3))) is None
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_the_last_input_holds_the_numbers_of_members(name: str) -> None:
+    members, widths = MEMBERS[name]
+    op = stacked(members)
+    op.check(*widths, 1)
+    for wrong in (widths, (*widths, 2), (*widths, 1, 1)):
+        with pytest.raises(PlanError, match=rf"{op.kind()}: the last of 2 inputs must be \[rows, 1\]"):
+            op.check(*wrong)
 
 
 @pytest.mark.parametrize("widths", [(3,), (3, 2), (2, 1), (3, 1, 1)])
