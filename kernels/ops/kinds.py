@@ -36,6 +36,8 @@ FAMILIES = {
         "polynomial_affine",
         "quadratic",
         "stacked_affine",
+        "stacked_piecewise",
+        "stacked_piecewise_affine",
     ),
     "trees": ("linear_leaves", "symmetric_trees", "tree_ensemble"),
     "neighbors": (

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.kernels.operations_lookup import FIRST, impute, lookup
+from tests.kernels.operations_piecewise import piecewise, piecewise_affine
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.linear.affine import Affine
@@ -44,6 +45,30 @@ def drawn_lookups() -> list[Operation]:
     ]
 
 
+def pieces(sizes: Sequence[tuple[int, int]], width: int, degree: int, *, nan_is_zero: bool = False) -> list[Operation]:
+    """Return members with these numbers of functions and knots of the same columns."""
+    source = np.random.default_rng(0).integers(0, width, sizes[0][0]).astype(np.int32)
+    members = [piecewise(width, *each, degree, seed, nan_is_zero) for seed, each in enumerate(sizes)]
+    return [dataclasses.replace(each, source=source) for each in members]
+
+
+def additive(
+    sizes: Sequence[tuple[int, int]],
+    width: int,
+    degree: int,
+    targets: int = 1,
+    function: str = "identity",
+    nan_is_zero: bool = False,
+) -> list[Operation]:
+    """Return generalised additive models of all columns with these numbers of functions and knots."""
+    found: list[Operation] = []
+    for seed, (outputs, knots) in enumerate(sizes):
+        member = piecewise_affine(width, outputs, knots, degree, targets, seed, function)
+        source = np.arange(outputs, dtype=np.int32) % width
+        found.append(dataclasses.replace(member, source=source, nan_is_zero=nan_is_zero))
+    return found
+
+
 def scales(form: str, single: bool) -> list[Operation]:
     """Return members that scale in one of the forms."""
     found: list[Operation] = []
@@ -78,6 +103,13 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     "lookup of drawn numbers": (drawn_lookups(), (3,)),
     "lookup summed": (lookups([[3, 0, 40, 1, 7], [5, 5, 5, 5, 5]], 1), (4,)),
     "lookup summed to 3, then tanh": (lookups([[5] * 40, [2] * 40, [0] * 40], 3, "tanh"), (4,)),
+    "piecewise constant": (pieces([(9, 7), (9, 1), (9, 20)], 4, 0), (4,)),
+    "piecewise linear": (pieces([(1, 40), (1, 3)], 1, 1), (1,)),
+    "piecewise cubic": (pieces([(14, 6), (14, 9), (14, 6)], 3, 3, nan_is_zero=True), (3,)),
+    "piecewise_affine": (additive([(11, 5), (8, 1), (12, 7)], 4, 2), (4,)),
+    "piecewise_affine constant to 3": (additive([(7, 4), (3, 9), (3, 1)], 3, 0, 3, "expit"), (3,)),
+    "piecewise_affine cubic to 2": (additive([(70, 4), (14, 2)], 7, 3, 2), (7,)),
+    "piecewise_affine of many columns": (additive([(150, 2), (70, 3)], 70, 1, nan_is_zero=True), (70,)),
     **{
         f"scale {form}{' in float32' if single else ''}": (scales(form, single), (11,))
         for form in Scale.FORMS

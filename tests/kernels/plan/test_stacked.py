@@ -40,6 +40,8 @@ def test_a_row_has_the_bits_of_its_own_member(name: str, dtype: torch.dtype, dev
         rows = [array[mine] for array in arrays]
         assert found[mine].tobytes() == run_kernel(member, rows, device, dtype).tobytes()
         assert on_cpu[mine].tobytes() == run_on_cpu(member, rows).tobytes()
+        mine &= ~np.isinf(arrays[0]).any(axis=1)  # a reference may multiply by infinity what a kernel leaves out
+        rows = [array[mine] for array in arrays]
         np.testing.assert_allclose(reference[mine], run_reference(member, rows), rtol=1e-12, atol=1e-12)
 
 
