@@ -20,7 +20,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ...cpu.tiles import in_tiles, matmul
+from ...cpu.tiles import apply, in_tiles, matmul
 from ...numerics.functions import FUNCTIONS, apply_function, function_suffix
 from ...numerics.members import member_places, one_member
 from ...plan.plan import Parameters
@@ -143,7 +143,7 @@ class PiecewiseAffine(Contraction, Pieces):
             return matmul(y.permute(1, 2, 0).reshape(-1, columns), ones).reshape(-1, targets)
 
         y = in_tiles(x, compute, targets, columns * targets)
-        return FUNCTIONS[self.function](y + parameters["intercept"])
+        return apply(FUNCTIONS[self.function], y + parameters["intercept"])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), knots = inputs, parameters["knots"].shape[1]
