@@ -15,13 +15,13 @@ from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
 
 
-def affine(features: int, seed: int, function: str = "identity") -> Affine:
-    """Return a drawn map to one target; every third has a feature without weight."""
+def affine(features: int, seed: int, function: str = "identity", targets: int = 1, unused: int = 3) -> Affine:
+    """Return a drawn map; every third, or each by this number, has a feature without weight."""
     rng = np.random.default_rng(seed)
-    weight = rng.standard_normal((features, 1))
-    if features > 1 and seed % 3 == 0:
+    weight = rng.standard_normal((features, targets))
+    if features > 1 and seed % unused == 0:
         weight[seed % features] = 0.0
-    return Affine(weight, rng.standard_normal(1), function)
+    return Affine(weight, rng.standard_normal(targets), function)
 
 
 def imputes(missing: float | None, columns: int, indicators: int) -> list[Operation]:
@@ -93,6 +93,15 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         for features in (1, 5, 13, 32, 37, 300, 1500)
     },
     "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
+    **{
+        f"affine {features} to {targets}": (
+            [affine(features, seed, "identity", targets, 9) for seed in range(1, 6)],
+            (features,),
+        )
+        for features, targets in ((5, 3), (40, 2), (70, 9), (9, 70))
+    },
+    "affine 9 to 70 with unused features": ([affine(9, seed, "identity", 70, 1) for seed in range(4)], (9,)),
+    "affine 9 to 3, then exp": ([affine(9, seed, "exp", 3, 9) for seed in range(1, 5)], (9,)),
     "impute": (imputes(None, 4, 3), (5,)),
     "impute a number": (imputes(FIRST[7], 5, 2), (5,)),
     "impute indicators alone": (imputes(None, 0, 2), (5,)),

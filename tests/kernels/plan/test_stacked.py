@@ -56,10 +56,11 @@ def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -
         assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
 
 
-def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone() -> None:
+@pytest.mark.parametrize("targets", [1, 3])
+def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone(targets: int) -> None:
     """The sum lies at the middle between two float32 numbers, or next to it, so that its last bit decides."""
     rng = np.random.default_rng(0)
-    members: list[Operation] = [affine(32, seed) for seed in range(5)]
+    members: list[Operation] = [affine(32, seed, targets=targets, unused=9) for seed in range(1, 6)]
     x, numbers = rng.standard_normal((3_000, 32)), numbered(5, 3_000)
     for row, number in enumerate(numbers[:, 0].astype(int) - START):
         member = members[number]
@@ -78,9 +79,9 @@ def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone() 
 
 
 def test_what_cannot_be_stacked_says_so() -> None:
-    several = Affine(np.ones((3, 2)), np.zeros(2))
-    assert StackedAffine.alike(several) is None
     assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(4, 1))
+    assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(3, 1, targets=2))
+    assert StackedAffine.alike(affine(3, 0, targets=2)) != StackedAffine.alike(affine(3, 1, targets=2))
     assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(3, 1, "exp"))
     assert stacked_class(Columns(np.arange(3))) is None
 
