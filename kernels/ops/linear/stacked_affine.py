@@ -4,10 +4,8 @@
 targets]` float64; `intercept`: `[members, targets]` float64; `out`: `[rows, targets]`, float32 or float64; `f` as in
 `affine.py`.
 
-A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU computes the maps of all rows at once.
-A matrix library, which computes a single map, may add up in another order. Where the answer is rounded to float32 and
-nothing else reads it, that matters only to answers next to the middle of two float32 numbers; these rows, and all rows
-of other plans, are computed member by member as `affine.py` does.
+A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU computes the maps of all rows at once if
+their answers are rounded; see `cpu/member_sums.py`.
 """
 
 from __future__ import annotations
@@ -18,16 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...cpu.tiles import TILE_ELEMENTS
+from ...cpu.member_sums import member_sums
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Parameters
 from ...plan.stacked import Stacked
 from .affine import Affine
 from .affine_kernel import launch_affine
-
-SAFETY = 4.0
-"""A bound on the difference of two sums is this many times the usual one: γₙ = n · 2⁻⁵³ of the summands' sizes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,33 +78,17 @@ class StackedAffine(Stacked[Affine]):
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place = inputs[0], self.places(inputs[1])
         features, targets = self.weight.shape[1:]
-        answer = torch.empty(len(x), targets, dtype=torch.float64)
-        doubtful = torch.arange(len(x))
-        if self.rounded and self.function == "identity":
-            tile = max(TILE_ELEMENTS // (features * targets), 1)
-            parts = zip(x.split(tile), place.split(tile), answer.split(tile), strict=True)
-            doubtful = torch.cat([self._sums(parameters, *part) for part in parts]).nonzero()[:, 0] if len(x) else place
-        if len(doubtful):
-            self._one_by_one(x[doubtful], place[doubtful], doubtful, answer)
-        return answer
 
-    def _sums(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
-        """Write sums of some rows, and return where another order of a sum could round to another float32."""
-        terms, intercept = _terms(x.double(), parameters["weight"], place), parameters["intercept"][place]
-        torch.add(terms.sum(1), intercept, out=answer)
-        size = terms.abs_().sum(1) + intercept.abs()
-        error = size * (SAFETY * (x.shape[1] + 2) * 2.0**-53)
-        alike = (answer - error).float() == (answer + error).float()
-        return ~alike.all(1)
-
-    def _one_by_one(self, x: torch.Tensor, place: torch.Tensor, rows: torch.Tensor, answer: torch.Tensor) -> None:
-        """Write the answers of some rows, member by member, as its own `Affine` computes them."""
-        order = place.argsort(stable=True)
-        members, counts = place[order].unique_consecutive(return_counts=True)
-        for member, some in zip(members.tolist(), order.split(counts.tolist()), strict=True):
+        def alone(member: int, rows: torch.Tensor) -> torch.Tensor:
             own = Affine(self.weight[member], self.intercept[member], self.function)
-            parameters = {name: torch.from_numpy(array) for name, array in own.parameters().items()}
-            answer[rows[some]] = own.compute_on_cpu(parameters, x[some])
+            return own.compute_on_cpu({name: torch.from_numpy(a) for name, a in own.parameters().items()}, rows)
+
+        def sums(rows: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            terms, intercept = _terms(rows, parameters["weight"], places), parameters["intercept"][places]
+            return terms.sum(1) + intercept, terms.abs_().sum(1) + intercept.abs()
+
+        rounded = self.rounded and self.function == "identity"
+        return member_sums(x, place, targets, alone, sums if rounded else None, features + 2, features * targets)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         weight, intercept, (x, numbers) = parameters["weight"], parameters["intercept"], inputs
