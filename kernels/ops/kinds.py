@@ -21,6 +21,9 @@ FAMILIES = {
         "row_norm",
         "scale",
         "slice",
+        "stacked_impute",
+        "stacked_lookup",
+        "stacked_scale",
         "weighted_median",
         "wrap",
     ),
@@ -33,6 +36,8 @@ FAMILIES = {
         "polynomial_affine",
         "quadratic",
         "stacked_affine",
+        "stacked_piecewise",
+        "stacked_piecewise_affine",
     ),
     "trees": ("linear_leaves", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"),
     "neighbors": (

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 
 from ..format.errors import PlanError
@@ -62,6 +63,10 @@ class Stacked(Operation, Generic[Member]):
         place = numbers[:, 0].double() - self.first
         return torch.where((place >= 0) & (place < self.members), place, 0.0).long()
 
+    def members_of(self, numbers: torch.Tensor) -> dict[str, Any]:
+        """Return the arguments by which a kernel finds each row's member; those of a single model are `one_member`."""
+        return {"numbers": numbers, "first": self.first, "members": self.members, "STACKED": True}
+
     def describe(self) -> str:
         """Return the number of members in words."""
         return f"{self.members:,} members"
@@ -75,6 +80,12 @@ def stacked_class(operation: Operation) -> type[Stacked[Any]] | None:
     found = operation_class(kind)
     assert issubclass(found, Stacked)
     return found
+
+
+def stacked_fields(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the fields of operations with the same attributes and shapes, each array stacked over the members."""
+    arrays = {name: np.stack([getattr(each, name) for each in operations]) for name, _ in operations[0].arrays()}
+    return {**operations[0].attributes(), **arrays}
 
 
 def attributes_key(operation: Operation) -> tuple[Any, ...]:

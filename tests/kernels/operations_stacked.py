@@ -1,23 +1,83 @@
 """Stacked operations, each with the members' own operations behind it."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tests.kernels.operations_lookup import FIRST, impute, lookup
+from tests.kernels.operations_piecewise import piecewise, piecewise_affine
 from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
 
 
-def affine(features: int, seed: int, function: str = "identity") -> Affine:
-    """Return a drawn map to one target; every third has a feature without weight."""
+def affine(features: int, seed: int, function: str = "identity", targets: int = 1, unused: int = 3) -> Affine:
+    """Return a drawn map; every third, or each by this number, has a feature without weight."""
     rng = np.random.default_rng(seed)
-    weight = rng.standard_normal((features, 1))
-    if features > 1 and seed % 3 == 0:
+    weight = rng.standard_normal((features, targets))
+    if features > 1 and seed % unused == 0:
         weight[seed % features] = 0.0
-    return Affine(weight, rng.standard_normal(1), function)
+    return Affine(weight, rng.standard_normal(targets), function)
+
+
+def imputes(missing: float | None, columns: int, indicators: int) -> list[Operation]:
+    """Return members that impute other columns, and hold other numbers."""
+    return [impute(5, columns, indicators, missing, seed) for seed in range(4)]
+
+
+def lookups(counts: Sequence[Sequence[int]], targets: int = 0, function: str = "identity") -> list[Operation]:
+    """Return members with these numbers of keys, of the same columns."""
+    columns = np.random.default_rng(0).integers(0, 4, len(counts[0]))
+    members = [lookup(4, list(each), targets, seed, function) for seed, each in enumerate(counts)]
+    return [dataclasses.replace(each, columns=columns) for each in members]
+
+
+def drawn_lookups() -> list[Operation]:
+    """Return members that find numbers which tests draw, all of them or each third, in one column."""
+    tables = [FIRST[1::3], FIRST[1::3][::3], FIRST[1:2]]
+    return [
+        Lookup(np.array([1]), np.array([0, len(keys)]), np.sort(keys), np.arange(len(keys) + 2.0)[:, None] + seed)
+        for seed, keys in enumerate(tables)
+    ]
+
+
+def pieces(sizes: Sequence[tuple[int, int]], width: int, degree: int, *, nan_is_zero: bool = False) -> list[Operation]:
+    """Return members with these numbers of functions and knots of the same columns."""
+    source = np.random.default_rng(0).integers(0, width, sizes[0][0]).astype(np.int32)
+    members = [piecewise(width, *each, degree, seed, nan_is_zero) for seed, each in enumerate(sizes)]
+    return [dataclasses.replace(each, source=source) for each in members]
+
+
+def additive(
+    sizes: Sequence[tuple[int, int]],
+    width: int,
+    degree: int,
+    targets: int = 1,
+    function: str = "identity",
+    nan_is_zero: bool = False,
+) -> list[Operation]:
+    """Return generalised additive models of all columns with these numbers of functions and knots."""
+    found: list[Operation] = []
+    for seed, (outputs, knots) in enumerate(sizes):
+        member = piecewise_affine(width, outputs, knots, degree, targets, seed, function)
+        source = np.arange(outputs, dtype=np.int32) % width
+        found.append(dataclasses.replace(member, source=source, nan_is_zero=nan_is_zero))
+    return found
+
+
+def scales(form: str, single: bool) -> list[Operation]:
+    """Return members that scale in one of the forms."""
+    found: list[Operation] = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        shift, factor, last = rng.standard_normal(11), rng.uniform(0.5, 2, 11), rng.uniform(0.5, 2, 11)
+        found.append(Scale(shift, factor, form, last if form != "factor" else np.zeros(0), single))
+    return found
 
 
 def ensembles(trees: Sequence[int], **options: Any) -> list[Operation]:
@@ -59,6 +119,37 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         [tree_ensemble(5, 5, 2, 2, seed, np.float64, sets=seed, rounding="floor") for seed in (6, 1, 2)],
         (5,),
     ),
+    **{
+        f"affine {features} to {targets}": (
+            [affine(features, seed, "identity", targets, 9) for seed in range(1, 6)],
+            (features,),
+        )
+        for features, targets in ((5, 3), (40, 2), (70, 9), (9, 70))
+    },
+    "affine 9 to 70 with unused features": ([affine(9, seed, "identity", 70, 1) for seed in range(4)], (9,)),
+    "affine 9 to 3, then exp": ([affine(9, seed, "exp", 3, 9) for seed in range(1, 5)], (9,)),
+    "impute": (imputes(None, 4, 3), (5,)),
+    "impute a number": (imputes(FIRST[7], 5, 2), (5,)),
+    "impute indicators alone": (imputes(None, 0, 2), (5,)),
+    "lookup": (lookups([[3, 0, 40, 1, 7], [0, 9, 1, 5, 100], [2, 2, 2, 2, 2]]), (4,)),
+    "lookup without keys": (lookups([[0, 0], [0, 0]]), (4,)),
+    "lookup of single keys": (lookups([[1, 1, 0], [0, 1, 1]]), (4,)),
+    "lookup then exp": (lookups([[3, 5], [40, 1], [0, 2]], function="exp"), (4,)),
+    "lookup of drawn numbers": (drawn_lookups(), (3,)),
+    "lookup summed": (lookups([[3, 0, 40, 1, 7], [5, 5, 5, 5, 5]], 1), (4,)),
+    "lookup summed to 3, then tanh": (lookups([[5] * 40, [2] * 40, [0] * 40], 3, "tanh"), (4,)),
+    "piecewise constant": (pieces([(9, 7), (9, 1), (9, 20)], 4, 0), (4,)),
+    "piecewise linear": (pieces([(1, 40), (1, 3)], 1, 1), (1,)),
+    "piecewise cubic": (pieces([(14, 6), (14, 9), (14, 6)], 3, 3, nan_is_zero=True), (3,)),
+    "piecewise_affine": (additive([(11, 5), (8, 1), (12, 7)], 4, 2), (4,)),
+    "piecewise_affine constant to 3": (additive([(7, 4), (3, 9), (3, 1)], 3, 0, 3, "expit"), (3,)),
+    "piecewise_affine cubic to 2": (additive([(70, 4), (14, 2)], 7, 3, 2), (7,)),
+    "piecewise_affine of many columns": (additive([(150, 2), (70, 3)], 70, 1, nan_is_zero=True), (70,)),
+    **{
+        f"scale {form}{' in float32' if single else ''}": (scales(form, single), (11,))
+        for form in Scale.FORMS
+        for single in (False, True)
+    },
 }
 """Members' operations, which are alike, and the widths of their inputs."""
 

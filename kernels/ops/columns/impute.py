@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,19 +20,24 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.members import member_places, one_member
 from ...numerics.missing import check_missing, find_missing, is_missing, missing_number
 from ...plan.plan import Operation, Parameters
 from .launch import BLOCK
 
 
-@triton.jit(do_not_specialize=["size"])
+@triton.jit(do_not_specialize=["size", "first", "members"])
 def impute_kernel(
     x,  # float32 or float64 [rows, WIDTH]
-    source,  # int32 [MADE], the columns followed by the indicators
-    fill,  # float64 [MADE]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
+    source,  # int32 [MADE], the columns followed by the indicators; [members, MADE] where STACKED
+    fill,  # float64 [MADE]; [members, MADE] where STACKED
     missing,  # float64 [1]
     out,  # float32 or float64 [size]
     size,  # rows * MADE
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     MADE: tl.constexpr,
@@ -42,11 +48,14 @@ def impute_kernel(
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     column = at % MADE
-    v = tl.load(x + at // MADE * WIDTH + tl.load(source + column, mask=inside, other=0), mask=inside, other=0.0)
+    own = column
+    if STACKED:
+        own += member_places(numbers, at // MADE, inside, first, members) * MADE
+    v = tl.load(x + at // MADE * WIDTH + tl.load(source + own, mask=inside, other=0), mask=inside, other=0.0)
     v = v.to(tl.float64)
     y = tl.where(
         is_missing(v, missing, MISSING_IS_NAN),
-        tl.load(fill + column, mask=inside, other=0.0),
+        tl.load(fill + own, mask=inside, other=0.0),
         tl.where(column < COLUMNS, v, 0.0),
     )
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
@@ -88,18 +97,8 @@ class Impute(Operation):
         return torch.where(found, parameters["fill"], v)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (_, made) = inputs, output.shape
-        impute_kernel[(triton.cdiv(rows * made, BLOCK),)](
-            x,
-            **parameters,
-            out=output,
-            size=rows * made,
-            WIDTH=x.shape[1],
-            COLUMNS=len(self.columns),
-            MADE=made,
-            MISSING_IS_NAN=self.missing is None,
-            BLOCK=BLOCK,
-        )
+        (x,), columns = inputs, len(self.columns)
+        launch_impute(x, parameters, output, rows, one_member(x), columns, missing_is_nan=self.missing is None)
 
     def reads_input_once(self) -> bool:
         return not len(self.indicators)
@@ -109,3 +108,29 @@ class Impute(Operation):
 
     def describe(self) -> str:
         return f"{len(self.columns)} columns, {len(self.indicators)} indicators"
+
+
+def launch_impute(
+    x: torch.Tensor,
+    parameters: Parameters,
+    output: torch.Tensor,
+    rows: int,
+    members: Mapping[str, Any],
+    columns: int,
+    *,
+    missing_is_nan: bool,
+) -> None:
+    """Launch the kernel on the first `rows` rows; `members` says how it finds each row's arrays."""
+    _, made = output.shape
+    impute_kernel[(triton.cdiv(rows * made, BLOCK),)](
+        x=x,
+        **parameters,
+        **members,
+        out=output,
+        size=rows * made,
+        WIDTH=x.shape[1],
+        COLUMNS=columns,
+        MADE=made,
+        MISSING_IS_NAN=missing_is_nan,
+        BLOCK=BLOCK,
+    )

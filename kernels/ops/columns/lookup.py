@@ -23,8 +23,9 @@ The search is binary and without branches: the number of keys that are at most v
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ import triton.language as tl
 from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ...numerics.members import member_places, one_member
 from ...plan.plan import Operation, Parameters
 from .launch import BLOCK, SUMMED_LOOKUPS
 
@@ -42,8 +44,16 @@ ELEMENTS_AT_ONCE = 2**19
 
 
 @triton.jit
-def find_row(v, lookup, inside, starts, keys, KEYS: tl.constexpr, LOOKUPS: tl.constexpr, DEPTH: tl.constexpr):
-    """Return the row of the table for each number of a block; `lookup` and `inside` have the block's shape."""
+def find_row(
+    v, lookup, place, inside, starts, keys, members,
+    STACKED: tl.constexpr, KEYS: tl.constexpr, LOOKUPS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Return the row of the table for each number of a block; `lookup` and `inside` have the block's shape.
+
+    Where STACKED, `place` is that of each number's member, and there are LOOKUPS for each of `members` members.
+    """
+    if STACKED:
+        lookup += place * LOOKUPS
     start = tl.load(starts + lookup, mask=inside, other=0)
     length = tl.load(starts + lookup + 1, mask=inside, other=0) - start
     found = length * 0
@@ -52,19 +62,28 @@ def find_row(v, lookup, inside, starts, keys, KEYS: tl.constexpr, LOOKUPS: tl.co
         key = tl.load(keys + start + further - 1, mask=further <= length, other=0.0)
         found = tl.where((further <= length) & (key <= v), further, found)
     last = tl.load(keys + start + found - 1, mask=found > 0, other=0.0)
-    absent = tl.where(v == v, KEYS + LOOKUPS, KEYS) + lookup
+    if STACKED:
+        lookups = members * LOOKUPS
+        number = tl.load(starts + lookups)  # of all keys
+        absent = tl.where(v == v, number + lookups, number) + lookup
+    else:
+        absent = tl.where(v == v, KEYS + LOOKUPS, KEYS) + lookup
     return tl.where((found > 0) & (last == v), start + found - 1, absent)
 
 
-@triton.jit(do_not_specialize=["size"])
+@triton.jit(do_not_specialize=["size", "first", "members"])
 def lookup_kernel(
     x,  # float32 or float64 [rows, WIDTH]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     columns,  # int32 [LOOKUPS]
-    starts,  # int32 [LOOKUPS + 1]
-    keys,  # float64 [KEYS]
-    table,  # float64 [KEYS + 2 LOOKUPS]
+    starts,  # int32 [LOOKUPS + 1]; [members LOOKUPS + 1] where STACKED
+    keys,  # float64 [KEYS], or all members' keys
+    table,  # float64 [KEYS + 2 LOOKUPS], or of all members' keys and lookups
     out,  # float32 or float64 [size]
     size,  # rows * LOOKUPS
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     WIDTH: tl.constexpr,
     KEYS: tl.constexpr,
     LOOKUPS: tl.constexpr,
@@ -78,20 +97,27 @@ def lookup_kernel(
     lookup = (at % LOOKUPS).to(tl.int32)
     column = tl.load(columns + lookup, mask=inside, other=0)
     v = tl.load(x + at // LOOKUPS * WIDTH + column, mask=inside, other=0.0).to(tl.float64)
-    row = find_row(v, lookup, inside, starts, keys, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH)
+    place = member_places(numbers, at // LOOKUPS, inside, first, members) if STACKED else at
+    row = find_row(
+        v, lookup, place, inside, starts, keys, members, STACKED=STACKED, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH
+    )
     y = apply_function(tl.load(table + row, mask=inside, other=0.0), FUNCTION)
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "first", "members"])
 def lookup_sum_kernel(
     x,  # float32 or float64 [rows, WIDTH]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     columns,  # int32 [LOOKUPS]
-    starts,  # int32 [LOOKUPS + 1]
-    keys,  # float64 [KEYS]
-    table,  # float64 [KEYS + 2 LOOKUPS, TARGETS]
+    starts,  # int32 [LOOKUPS + 1]; [members LOOKUPS + 1] where STACKED
+    keys,  # float64 [KEYS], or all members' keys
+    table,  # float64 [KEYS + 2 LOOKUPS, TARGETS], or of all members' keys and lookups
     out,  # float32 or float64 [rows, TARGETS]
     rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     WIDTH: tl.constexpr,
     KEYS: tl.constexpr,
     LOOKUPS: tl.constexpr,
@@ -104,14 +130,18 @@ def lookup_sum_kernel(
     """A program makes one target of `BLOCK_ROWS` rows from tiles of `[BLOCK_ROWS, BLOCK_LOOKUPS]` lookups."""
     at = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     target = tl.program_id(1)
+    place = member_places(numbers, at, at < rows, first, members) if STACKED else at
     total = tl.zeros([BLOCK_ROWS, BLOCK_LOOKUPS], tl.float64)
-    for first in tl.range(0, LOOKUPS, BLOCK_LOOKUPS):
-        lookup = first + tl.arange(0, BLOCK_LOOKUPS)
+    for start in tl.range(0, LOOKUPS, BLOCK_LOOKUPS):
+        lookup = start + tl.arange(0, BLOCK_LOOKUPS)
         inside = (at < rows)[:, None] & (lookup < LOOKUPS)[None, :]
         column = tl.load(columns + lookup, mask=lookup < LOOKUPS, other=0)
         v = tl.load(x + at[:, None] * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float64)
         lookups = tl.broadcast_to(lookup[None, :], [BLOCK_ROWS, BLOCK_LOOKUPS])
-        row = find_row(v, lookups, inside, starts, keys, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH)
+        row = find_row(
+            v, lookups, place[:, None], inside, starts, keys, members,
+            STACKED=STACKED, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH,
+        )  # fmt: skip
         total += tl.load(table + row.to(tl.int64) * TARGETS + target, mask=inside, other=0.0)
     y = apply_function(tl.sum(total, axis=1), FUNCTION)
     tl.store(out + at * TARGETS + target, y.to(out.dtype.element_ty), mask=at < rows)
@@ -180,7 +210,7 @@ class Lookup(Operation):
         lookups, count = len(self.columns), len(self.keys)
         v = x.double().index_select(1, parameters["columns"])  # [rows, L]
         place = starts[:-1][None, :]
-        if self._depth() > 1:
+        if longest_search(self.starts) > 1:
             bounds = enumerate(itertools.pairwise(self.starts.tolist()))
             found = [first + torch.searchsorted(keys[first:end], v[:, at].contiguous()) for at, (first, end) in bounds]
             place = torch.stack(found, dim=1)
@@ -195,18 +225,8 @@ class Lookup(Operation):
         return total
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), lookups = inputs, len(self.columns)
-        shape = {"WIDTH": x.shape[1], "KEYS": len(self.keys), "LOOKUPS": lookups, "DEPTH": self._depth()}
-        what = {"x": x, **parameters, "out": output, **shape, "FUNCTION": self.function}
-        if self.summed:
-            targets, block_lookups = output.shape[1], min(triton.next_power_of_2(lookups), SUMMED_LOOKUPS)
-            block_rows = BLOCK // block_lookups
-            lookup_sum_kernel[(triton.cdiv(rows, block_rows), targets)](
-                **what, rows=rows, TARGETS=targets, BLOCK_ROWS=block_rows, BLOCK_LOOKUPS=block_lookups
-            )
-        else:
-            size = rows * lookups
-            lookup_kernel[(triton.cdiv(size, BLOCK),)](**what, size=size, BLOCK=BLOCK)
+        what = {**one_member(inputs[0]), "KEYS": len(self.keys), "FUNCTION": self.function}
+        launch_lookup(inputs[0], parameters, output, rows, what, longest_search(self.starts), summed=self.summed)
 
     def reads_input_once(self) -> bool:
         once = len(np.unique(self.columns)) == len(self.columns)
@@ -216,6 +236,31 @@ class Lookup(Operation):
         shown = f"{len(self.columns)} of {len(self.keys)} keys"
         return shown + (f", summed to {self.table.shape[1]}" if self.summed else "") + function_suffix(self.function)
 
-    def _depth(self) -> int:
-        """Return the number of steps of the search in the longest list of keys."""
-        return int(np.diff(self.starts).max()).bit_length()
+
+def longest_search(starts: np.ndarray) -> int:
+    """Return the number of steps of the search in the longest list of keys."""
+    return int(np.diff(starts).max()).bit_length()
+
+
+def launch_lookup(
+    x: torch.Tensor,
+    parameters: Parameters,
+    output: torch.Tensor,
+    rows: int,
+    what: Mapping[str, Any],
+    depth: int,
+    *,
+    summed: bool,
+) -> None:
+    """Launch a kernel on the first `rows` rows; `what` holds the members and the arguments KEYS and FUNCTION."""
+    lookups = len(parameters["columns"])
+    given = {"x": x, **parameters, "out": output, **what, "WIDTH": x.shape[1], "LOOKUPS": lookups, "DEPTH": depth}
+    if summed:
+        targets, block_lookups = output.shape[1], min(triton.next_power_of_2(lookups), SUMMED_LOOKUPS)
+        block_rows = BLOCK // block_lookups
+        lookup_sum_kernel[(triton.cdiv(rows, block_rows), targets)](
+            **given, rows=rows, TARGETS=targets, BLOCK_ROWS=block_rows, BLOCK_LOOKUPS=block_lookups
+        )
+    else:
+        size = rows * lookups
+        lookup_kernel[(triton.cdiv(size, BLOCK),)](**given, size=size, BLOCK=BLOCK)

@@ -13,9 +13,9 @@ pass folds such a scale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,18 +23,23 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.members import member_places, one_member
 from ...plan.plan import Operation, Parameters
 from .launch import BLOCK
 
 
-@triton.jit(do_not_specialize=["size"])
+@triton.jit(do_not_specialize=["size", "first", "members"])
 def scale_kernel(
     x,  # float32 or float64 [size]
-    shift,  # float64 [WIDTH]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
+    shift,  # float64 [WIDTH]; this and the next two are [members, WIDTH] where STACKED
     factor,  # float64 [WIDTH]
     out,  # float32 or float64 [size]
     last,  # float64 [WIDTH]: the divisor or the offset, if there is one
     size,  # rows * WIDTH
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     WIDTH: tl.constexpr,
     FORM: tl.constexpr,
     SINGLE: tl.constexpr,
@@ -44,6 +49,8 @@ def scale_kernel(
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     column = at % WIDTH
+    if STACKED:
+        column += member_places(numbers, at // WIDTH, inside, first, members) * WIDTH
     value = tl.load(x + at, mask=inside).to(tl.float64)
     if FORM == "offset":  # FP fusion is off at launch, so the product is rounded before the sum
         value = value * tl.load(factor + column, mask=inside)
@@ -88,34 +95,54 @@ class Scale(Operation):
         return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        (x,) = inputs
-        if self.form == "offset":
-            return self._held(self._held(x * parameters["factor"]) + parameters["last"])
-        moved = self._held(x - parameters["shift"])
-        if self.form == "divisor":
-            return self._held(moved / parameters["last"])
-        return self._held(moved * parameters["factor"])
-
-    def _held(self, x: torch.Tensor) -> torch.Tensor:
-        """Return a result, rounded to float32 if `single` is set."""
-        return x.float().double() if self.single else x
+        return scaled(inputs[0], **parameters, form=self.form, single=self.single)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        width = output.shape[1]
-        scale_kernel[(triton.cdiv(rows * width, BLOCK),)](
-            inputs[0],
-            **parameters,
-            out=output,
-            size=rows * width,
-            WIDTH=width,
-            FORM=self.form,
-            SINGLE=self.single,
-            BLOCK=BLOCK,
-            enable_fp_fusion=False,
-        )
+        (x,) = inputs
+        launch_scale(x, parameters, output, rows, one_member(x), self.form, single=self.single)
 
     def reads_input_once(self) -> bool:
         return True
 
     def describe(self) -> str:
         return "in float32" if self.single else ""
+
+
+def scaled(
+    x: torch.Tensor, shift: torch.Tensor, factor: torch.Tensor, last: torch.Tensor, form: str, *, single: bool
+) -> torch.Tensor:
+    """Return a matrix scaled by one of `FORMS`; the other arrays are `[width]`, or have a row for each of its rows."""
+
+    def held(result: torch.Tensor) -> torch.Tensor:
+        return result.float().double() if single else result
+
+    if form == "offset":
+        return held(held(x * factor) + last)
+    moved = held(x - shift)
+    return held(moved / last if form == "divisor" else moved * factor)
+
+
+def launch_scale(
+    x: torch.Tensor,
+    parameters: Parameters,
+    output: torch.Tensor,
+    rows: int,
+    members: Mapping[str, Any],
+    form: str,
+    *,
+    single: bool,
+) -> None:
+    """Launch the kernel on the first `rows` rows; `members` says how it finds each row's arrays."""
+    width = output.shape[1]
+    scale_kernel[(triton.cdiv(rows * width, BLOCK),)](
+        x=x,
+        **parameters,
+        **members,
+        out=output,
+        size=rows * width,
+        WIDTH=width,
+        FORM=form,
+        SINGLE=single,
+        BLOCK=BLOCK,
+        enable_fp_fusion=False,
+    )

@@ -6,13 +6,16 @@ follow from the number of features and targets alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 
 from ...numerics.dot import dot
 from ...numerics.functions import apply_function
-from ...numerics.members import member_places
+from ...numerics.members import member_places, one_member
 from .launch import AFFINE_TARGETS_BLOCK, MAX_AFFINE_FEATURES, affine_narrow_shape, affine_shape, target_block
 
 
@@ -106,24 +109,13 @@ def affine_narrow_kernel(
     tl.store(out + row, y.to(out.dtype.element_ty), mask=row < rows)
 
 
-@triton.jit(do_not_specialize=["rows"])
-def affine_targets_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    weight,  # float64 [FEATURES, TARGETS]
-    intercept,  # float64 [TARGETS]
-    out,  # float32 or float64 [rows, TARGETS]
-    rows,
-    FEATURES: tl.constexpr,
-    TARGETS: tl.constexpr,
-    FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether to skip features without weight
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-    BLOCK_TARGETS: tl.constexpr,
-):
-    """Several targets, on the float64 matrix units. A program makes `[BLOCK_ROWS, BLOCK_TARGETS]` of the output."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    target = tl.program_id(1) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
+@triton.jit
+def affine_block(
+    x, weight, intercept, row, target, rows,
+    FEATURES: tl.constexpr, TARGETS: tl.constexpr, FUNCTION: tl.constexpr, SPARSE: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr, BLOCK_FEATURES: tl.constexpr, BLOCK_TARGETS: tl.constexpr,
+):  # fmt: skip
+    """Return one map's answers to a block of rows, `[BLOCK_ROWS, BLOCK_TARGETS]`; arguments as in the next kernel."""
     total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
     for start in tl.range(0, FEATURES, BLOCK_FEATURES):
         feature = start + tl.arange(0, BLOCK_FEATURES)
@@ -136,7 +128,53 @@ def affine_targets_kernel(
             tile = tl.where((tl.max(tl.abs(w), axis=1) != 0.0)[None, :], tile, 0.0)
         total = dot(tile, w, total)
     b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
-    y = apply_function(total + b[None, :], FUNCTION)
+    return apply_function(total + b[None, :], FUNCTION)
+
+
+@triton.jit(do_not_specialize=["rows", "first", "members"])
+def affine_targets_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
+    weight,  # float64 [FEATURES, TARGETS]; [members, FEATURES, TARGETS] where STACKED
+    intercept,  # float64 [TARGETS]; [members, TARGETS] where STACKED
+    out,  # float32 or float64 [rows, TARGETS]
+    rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
+    FEATURES: tl.constexpr,
+    TARGETS: tl.constexpr,
+    FUNCTION: tl.constexpr,
+    SPARSE: tl.constexpr,  # whether to skip features without weight
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_TARGETS: tl.constexpr,
+):
+    """Several targets, on the float64 matrix units. A program makes `[BLOCK_ROWS, BLOCK_TARGETS]` of the output.
+
+    Where STACKED, it multiplies the block by the weights of one member after the other, and keeps the answers to this
+    member's rows: a row of a product has the same bits whatever the other rows are. It takes as long as its rows have
+    members, so neighbouring rows should have the same.
+    """
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    target = tl.program_id(1) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
+    if STACKED:
+        y = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
+        place = tl.where(row < rows, member_places(numbers, row, row < rows, first, members), members)
+        member = tl.min(place)
+        while member < members:
+            own = affine_block(
+                x, weight + member * FEATURES * TARGETS, intercept + member * TARGETS, row, target, rows,
+                FEATURES, TARGETS, FUNCTION, SPARSE, BLOCK_ROWS, BLOCK_FEATURES, BLOCK_TARGETS,
+            )  # fmt: skip
+            y = tl.where((place == member)[:, None], own, y)
+            place = tl.where(place == member, members, place)
+            member = tl.min(place)
+    else:
+        y = affine_block(
+            x, weight, intercept, row, target, rows,
+            FEATURES, TARGETS, FUNCTION, SPARSE, BLOCK_ROWS, BLOCK_FEATURES, BLOCK_TARGETS,
+        )  # fmt: skip
     inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
     tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(out.dtype.element_ty), mask=inside)
 
@@ -150,19 +188,17 @@ def launch_affine(
     function: str,
     *,
     sparse: bool,
-    numbers: torch.Tensor | None = None,
-    first: int = 0,
+    members: Mapping[str, Any] | None = None,
 ) -> None:
     """Launch the kernel on the first `rows` rows; `sparse` skips features without weight, which may be NaN.
 
-    With `numbers`, those of the rows' members, weight and intercept are stacked over the members from `first` on.
+    With `members`, by which it finds each row's member, weight and intercept are stacked over the members.
     """
-    *stacked, features, targets = weight.shape
+    features, targets = weight.shape[-2:]
     device = weight.device  # `x` is on the CPU if a GPU reads it across the bus
-    values = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
+    arrays = {"x": x, "weight": weight, "intercept": intercept, "out": out, "rows": rows}
+    values = {**arrays, **(members or one_member(x))}
     what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
-    members = stacked[0] if stacked else 1
-    which = {"numbers": x if numbers is None else numbers, "first": first, "members": members, "STACKED": bool(stacked)}
     if targets > 1:
         block, block_targets = AFFINE_TARGETS_BLOCK, target_block(targets)
         grid = (triton.cdiv(rows, block["BLOCK_ROWS"]), triton.cdiv(targets, block_targets))
@@ -171,11 +207,11 @@ def launch_affine(
         slot_features = min(features, 4)
         slots = triton.next_power_of_2(triton.cdiv(features, slot_features))
         shape = affine_narrow_shape.of(device, slots, slot_features)
-        affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **which, **what, **shape)
+        affine_narrow_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
     else:
         block_features = min(triton.next_power_of_2(features), MAX_AFFINE_FEATURES)
         shape = affine_shape.of(device, block_features, "masked" if features % block_features else "whole")
-        affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **which, **what, **shape)
+        affine_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]),)](**values, **what, **shape)
 
 
 def narrow(features: int) -> bool:

@@ -11,8 +11,9 @@ Linear interpolation, steps, bins, indicators of bins and B-spline bases are all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,19 +21,25 @@ import triton
 import triton.language as tl
 
 from ...cpu.tiles import in_tiles
+from ...numerics.members import member_places, one_member
 from ...plan.plan import Parameters
 from .launch import PIECEWISE_BLOCK
 from .piecewise_device import Pieces, knots_below, piecewise_values
 
 
-@triton.jit(do_not_specialize=["size"])
+@triton.jit(do_not_specialize=["size", "first", "members"])
 def piecewise_kernel(
     x,  # float32 or float64 [rows, WIDTH]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     source,  # int32 [OUTPUTS]
-    knots,  # float64 [OUTPUTS, KNOTS]
-    coefficients,  # float64 [OUTPUTS, KNOTS + 1, DEGREE + 1]
+    starts,  # int64 [members + 1] where STACKED; see `piecewise_values`
+    knots,  # float64 [OUTPUTS, KNOTS], or those of one member after the other
+    coefficients,  # float64 [OUTPUTS, KNOTS + 1, DEGREE + 1], or those of one member after the other
     out,  # float32 or float64 [size]
     size,  # rows * OUTPUTS
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     WIDTH: tl.constexpr,
     OUTPUTS: tl.constexpr,
     KNOTS: tl.constexpr,
@@ -46,9 +53,10 @@ def piecewise_kernel(
     inside = at < size
     row, column = at // OUTPUTS, at % OUTPUTS
     value = tl.load(x + row * WIDTH + tl.load(source + column, mask=inside, other=0), mask=inside, other=0.0)
+    place = member_places(numbers, row, inside, first, members) if STACKED else row
     y = piecewise_values(
-        value.to(tl.float64), column, inside, knots, coefficients,
-        KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
+        value.to(tl.float64), column, place, inside, starts, knots, coefficients, STACKED=STACKED,
+        FUNCTIONS=OUTPUTS, KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
     )  # fmt: skip
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
@@ -90,20 +98,9 @@ class Piecewise(Pieces):
         return in_tiles(x, compute, outputs, outputs)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (outputs, pieces, terms) = inputs, self.coefficients.shape
-        piecewise_kernel[(triton.cdiv(rows * outputs, PIECEWISE_BLOCK),)](
-            x,
-            **parameters,
-            out=output,
-            size=rows * outputs,
-            WIDTH=x.shape[1],
-            OUTPUTS=outputs,
-            KNOTS=pieces - 1,
-            DEGREE=terms - 1,
-            HALVINGS=(pieces - 1).bit_length(),
-            NAN_IS_ZERO=self.nan_is_zero,
-            BLOCK=PIECEWISE_BLOCK,
-        )
+        (x,), knots = inputs, self.knots.shape[1]
+        what = {**one_member(x), "starts": parameters["source"], "KNOTS": knots, "NAN_IS_ZERO": self.nan_is_zero}
+        launch_piecewise(x, parameters, output, rows, what, knots)
 
     def reads_input_once(self) -> bool:
         return len(np.unique(self.source)) == len(self.source)
@@ -114,3 +111,25 @@ class Piecewise(Pieces):
     def describe(self) -> str:
         outputs, pieces, terms = self.coefficients.shape
         return f"{outputs} columns of at most {pieces} pieces of degree {terms - 1}"
+
+
+def launch_piecewise(
+    x: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int, what: Mapping[str, Any], most: int
+) -> None:
+    """Launch the kernel on the first `rows` rows; `most` is the largest number of knots of a function.
+
+    `what` holds the members and the arguments `starts`, KNOTS and NAN_IS_ZERO.
+    """
+    outputs, terms = output.shape[1], parameters["coefficients"].shape[-1]
+    piecewise_kernel[(triton.cdiv(rows * outputs, PIECEWISE_BLOCK),)](
+        x=x,
+        **what,
+        **parameters,
+        out=output,
+        size=rows * outputs,
+        WIDTH=x.shape[1],
+        OUTPUTS=outputs,
+        DEGREE=terms - 1,
+        HALVINGS=most.bit_length(),
+        BLOCK=PIECEWISE_BLOCK,
+    )

@@ -11,31 +11,38 @@ model alone. The result is a generalised additive model, however many splines it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-from ...cpu.tiles import in_tiles, matmul
+from ...cpu.tiles import apply, in_tiles, matmul
 from ...numerics.functions import FUNCTIONS, apply_function, function_suffix
+from ...numerics.members import member_places, one_member
 from ...plan.plan import Parameters
 from .contraction import Contraction
 from .launch import PIECEWISE_BLOCK, PIECEWISE_COLUMNS
 from .piecewise_device import Pieces, knots_below, piecewise_values
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "first", "members"])
 def piecewise_affine_kernel(
     x,  # float32 or float64 [rows, WIDTH]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     source,  # int32 [COLUMNS]
-    knots,  # float64 [COLUMNS, KNOTS]
-    table,  # float64 [TARGETS, COLUMNS, KNOTS + 1, DEGREE + 1]
-    intercept,  # float64 [TARGETS]
+    starts,  # int64 [members + 1] where STACKED; see `piecewise_values`
+    knots,  # float64 [COLUMNS, KNOTS], or those of one member after the other
+    table,  # float64 [TARGETS, COLUMNS, KNOTS + 1, DEGREE + 1], or for each target one member after the other
+    intercept,  # float64 [TARGETS]; [members, TARGETS] where STACKED
     out,  # float32 or float64 [rows, TARGETS]
     rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     KNOTS: tl.constexpr,
@@ -50,18 +57,25 @@ def piecewise_affine_kernel(
     """A program makes `BLOCK_ROWS` rows of one target from tiles of `[BLOCK_ROWS, BLOCK_COLUMNS]`."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     target = tl.program_id(1).to(tl.int64)
-    table += target * COLUMNS * (KNOTS + 1) * (DEGREE + 1)
+    if STACKED:
+        table += target * COLUMNS * (tl.load(starts + members) + members) * (DEGREE + 1)
+        place = member_places(numbers, row, row < rows, first, members)
+    else:
+        table += target * COLUMNS * (KNOTS + 1) * (DEGREE + 1)
+        place = row
     total = tl.zeros([BLOCK_ROWS, BLOCK_COLUMNS], tl.float64)
     for start in tl.range(0, COLUMNS, BLOCK_COLUMNS):
         column = start + tl.arange(0, BLOCK_COLUMNS)
         inside = (row < rows)[:, None] & (column < COLUMNS)[None, :]
-        place = tl.load(source + column, mask=column < COLUMNS, other=0)
-        value = tl.load(x + row[:, None] * WIDTH + place[None, :], mask=inside, other=0.0).to(tl.float64)
+        read = tl.load(source + column, mask=column < COLUMNS, other=0)
+        value = tl.load(x + row[:, None] * WIDTH + read[None, :], mask=inside, other=0.0).to(tl.float64)
         total += piecewise_values(
-            value, column.to(tl.int64)[None, :], inside, knots, table,
-            KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
+            value, column.to(tl.int64)[None, :], place[:, None], inside, starts, knots, table, STACKED=STACKED,
+            FUNCTIONS=COLUMNS, KNOTS=KNOTS, DEGREE=DEGREE, HALVINGS=HALVINGS, NAN_IS_ZERO=NAN_IS_ZERO,
         )  # fmt: skip
-    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept + target), FUNCTION)
+    y = tl.sum(total, axis=1)
+    y += tl.load(intercept + place * TARGETS + target) if STACKED else tl.load(intercept + target)
+    y = apply_function(y, FUNCTION)
     tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
 
 
@@ -129,28 +143,13 @@ class PiecewiseAffine(Contraction, Pieces):
             return matmul(y.permute(1, 2, 0).reshape(-1, columns), ones).reshape(-1, targets)
 
         y = in_tiles(x, compute, targets, columns * targets)
-        return FUNCTIONS[self.function](y + parameters["intercept"])
+        return apply(FUNCTIONS[self.function], y + parameters["intercept"])
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (targets, columns, pieces, terms) = inputs, parameters["table"].shape
-        block_columns = min(triton.next_power_of_2(columns), PIECEWISE_COLUMNS)
-        block_rows = PIECEWISE_BLOCK // block_columns
-        piecewise_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
-            x,
-            **parameters,
-            out=output,
-            rows=rows,
-            WIDTH=x.shape[1],
-            COLUMNS=columns,
-            KNOTS=pieces - 1,
-            DEGREE=terms - 1,
-            TARGETS=targets,
-            HALVINGS=(pieces - 1).bit_length(),
-            NAN_IS_ZERO=self.nan_is_zero,
-            FUNCTION=self.function,
-            BLOCK_ROWS=block_rows,
-            BLOCK_COLUMNS=block_columns,
-        )
+        (x,), knots = inputs, parameters["knots"].shape[1]
+        what = {"KNOTS": knots, "NAN_IS_ZERO": self.nan_is_zero, "FUNCTION": self.function}
+        members = {**one_member(x), "starts": parameters["source"]}
+        launch_piecewise_affine(x, parameters, output, rows, {**members, **what}, knots)
 
     def hides_nan(self) -> bool:
         return self.nan_is_zero
@@ -159,6 +158,32 @@ class PiecewiseAffine(Contraction, Pieces):
         columns, outputs, targets = len(np.unique(self.source)), *self.weight.shape
         shape = f"{columns} → {targets} by {outputs} piecewise polynomials of degree {self.coefficients.shape[2] - 1}"
         return shape + function_suffix(self.function)
+
+
+def launch_piecewise_affine(
+    x: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int, what: Mapping[str, Any], most: int
+) -> None:
+    """Launch the kernel on the first `rows` rows; `most` is the largest number of knots of a column.
+
+    `what` holds the members and the arguments `starts`, KNOTS, NAN_IS_ZERO and FUNCTION.
+    """
+    (targets, *_, terms), columns = parameters["table"].shape, len(parameters["source"])
+    block_columns = min(triton.next_power_of_2(columns), PIECEWISE_COLUMNS)
+    block_rows = PIECEWISE_BLOCK // block_columns
+    piecewise_affine_kernel[(triton.cdiv(rows, block_rows), targets)](
+        x=x,
+        **what,
+        **parameters,
+        out=output,
+        rows=rows,
+        WIDTH=x.shape[1],
+        COLUMNS=columns,
+        DEGREE=terms - 1,
+        TARGETS=targets,
+        HALVINGS=most.bit_length(),
+        BLOCK_ROWS=block_rows,
+        BLOCK_COLUMNS=block_columns,
+    )
 
 
 def worth_contracting(first: Pieces, targets: int) -> bool:

@@ -24,20 +24,30 @@ FEW_KNOTS = 8
 def piecewise_values(
     value,  # float64 block
     function,  # int64, the row of `knots` for each number; its shape broadcasts to the block
+    place,  # int64, the place of each number's member where STACKED; its shape broadcasts to the block
     inside,  # bool block
-    knots,  # float64 [functions, KNOTS]
-    coefficients,  # float64 [functions, KNOTS + 1, DEGREE + 1]
+    starts,  # int64 [members + 1] where STACKED: member m's functions have starts[m + 1] − starts[m] knots each
+    knots,  # float64 [functions, KNOTS], or those of one member after the other
+    coefficients,  # float64 [functions, KNOTS + 1, DEGREE + 1], or those of one member after the other
+    STACKED: tl.constexpr,
+    FUNCTIONS: tl.constexpr,
     KNOTS: tl.constexpr,
     DEGREE: tl.constexpr,
     HALVINGS: tl.constexpr,  # the number of knots is below 2 ** HALVINGS
     NAN_IS_ZERO: tl.constexpr,
 ):
     """Return the piecewise polynomials of a block; each number finds its piece by the same number of halvings."""
-    first = function * KNOTS
+    if STACKED:
+        start = tl.load(starts + place)
+        count = tl.load(starts + place + 1) - start
+        first = start * FUNCTIONS + function * count
+        function += place * FUNCTIONS
+    else:
+        first = function * KNOTS
     piece = tl.zeros(value.shape, tl.int64)
     for halving in tl.static_range(HALVINGS):
         further = piece + (1 << (HALVINGS - 1 - halving))
-        real = inside & (further <= KNOTS)
+        real = inside & (further <= (count if STACKED else KNOTS))
         knot = tl.load(knots + first + further - 1, mask=real, other=float("inf"))
         piece = tl.where(real & (value >= knot), further, piece)
     origin = tl.load(knots + first + tl.where(piece > 0, piece - 1, 0), mask=inside, other=0.0)

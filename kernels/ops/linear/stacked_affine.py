@@ -1,12 +1,11 @@
-"""Affine maps of the members of a fleet, to one target: `out[r] = f(Σⱼ x[r, j] · weight[m, j] + intercept[m])`.
+"""Affine maps of the members of a fleet: `out[r, t] = f(Σⱼ x[r, j] · weight[m, j, t] + intercept[m, t])`.
 
-`m` is the place of row r's member. `x`: `[rows, features]`, float32 or float64; `weight`: `[members, features, 1]`
-float64; `intercept`: `[members, 1]` float64; `out`: `[rows, 1]`, float32 or float64; `f` as in `affine.py`.
+`m` is the place of row r's member. `x`: `[rows, features]`, float32 or float64; `weight`: `[members, features,
+targets]` float64; `intercept`: `[members, targets]` float64; `out`: `[rows, targets]`, float32 or float64; `f` as in
+`affine.py`.
 
-A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU computes the maps of all rows at once.
-A matrix library, which computes a single map, may add up in another order. Where the answer is rounded to float32 and
-nothing else reads it, that matters only to answers next to the middle of two float32 numbers; these rows, and all rows
-of other plans, are computed member by member as `affine.py` does.
+A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU computes the maps of all rows at once if
+their answers are rounded; see `cpu/member_sums.py`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...cpu.tiles import TILE_ELEMENTS
+from ...cpu.member_sums import member_sums
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Parameters
 from ...plan.stacked import Stacked
 from .affine import Affine
 from .affine_kernel import launch_affine
-
-SAFETY = 4.0
-"""A bound on the difference of two sums is this many times the usual one: γₙ = n · 2⁻⁵³ of the summands' sizes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +37,8 @@ class StackedAffine(Stacked[Affine]):
 
     @classmethod
     def alike(cls, operation: Affine) -> Hashable | None:
-        return (operation.weight.shape, operation.function) if operation.weight.shape[1] == 1 else None
+        several = operation.weight.shape[1] > 1  # features without weight are skipped in all of these maps or in none
+        return operation.weight.shape, operation.function, several and bool((operation.weight != 0).any(axis=1).all())
 
     @classmethod
     def of(cls, operations: Sequence[Affine], start: int = 0) -> StackedAffine:
@@ -58,68 +55,51 @@ class StackedAffine(Stacked[Affine]):
 
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
-        if self.weight.shape[1:] != (widths[0], 1) or self.intercept.shape != (self.members, 1):
+        if self.weight.shape[1:-1] != (widths[0],) or self.intercept.shape != (self.members, self.weight.shape[-1]):
             raise PlanError(
-                f"stacked_affine: weight must be [members, {widths[0]}, 1] and intercept [members, 1], not "
+                f"stacked_affine: weight must be [members, {widths[0]}, targets] and intercept [members, targets], not "
                 f"{list(self.weight.shape)} and {list(self.intercept.shape)}."
             )
         check_function(self.function)
 
     def output_width(self, *widths: int) -> int:
-        return 1
+        return self.weight.shape[2]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the fields, and whether a weight is zero if one is."""
-        zero = (self.weight == 0).any()
+        """Return the fields, and whether a feature has no weight if one has none."""
+        zero = (self.weight == 0).all(axis=2).any()
         return {**super().parameters(), **({"sparse": np.ones(1, dtype=bool)} if zero else {})}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place = inputs[0].double(), self.places(inputs[1])
         terms, intercept = _terms(x, parameters["weight"], place), parameters["intercept"][place]
-        return FUNCTIONS[self.function](terms.sum(1, keepdim=True) + intercept)
+        return FUNCTIONS[self.function](terms.sum(1) + intercept)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place = inputs[0], self.places(inputs[1])
-        answer = torch.empty(len(x), 1, dtype=torch.float64)
-        doubtful = torch.arange(len(x))
-        if self.rounded and self.function == "identity":
-            tile = max(TILE_ELEMENTS // x.shape[1], 1)
-            parts = zip(x.split(tile), place.split(tile), answer.split(tile), strict=True)
-            doubtful = torch.cat([self._sums(parameters, *part) for part in parts]).nonzero()[:, 0] if len(x) else place
-        if len(doubtful):
-            self._one_by_one(x[doubtful], place[doubtful], doubtful, answer)
-        return answer
+        features, targets = self.weight.shape[1:]
 
-    def _sums(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
-        """Write sums of some rows, and return where another order of a sum could round to another float32."""
-        terms, intercept = _terms(x.double(), parameters["weight"], place), parameters["intercept"][place]
-        torch.add(terms.sum(1, keepdim=True), intercept, out=answer)
-        size = terms.abs_().sum(1, keepdim=True) + intercept.abs()
-        error = size * (SAFETY * (x.shape[1] + 2) * 2.0**-53)
-        alike = (answer - error).float() == (answer + error).float()
-        return ~alike[:, 0]
-
-    def _one_by_one(self, x: torch.Tensor, place: torch.Tensor, rows: torch.Tensor, answer: torch.Tensor) -> None:
-        """Write the answers of some rows, member by member, as its own `Affine` computes them."""
-        order = place.argsort(stable=True)
-        members, counts = place[order].unique_consecutive(return_counts=True)
-        for member, some in zip(members.tolist(), order.split(counts.tolist()), strict=True):
+        def alone(member: int, rows: torch.Tensor) -> torch.Tensor:
             own = Affine(self.weight[member], self.intercept[member], self.function)
-            parameters = {name: torch.from_numpy(array) for name, array in own.parameters().items()}
-            answer[rows[some]] = own.compute_on_cpu(parameters, x[some])
+            return own.compute_on_cpu({name: torch.from_numpy(a) for name, a in own.parameters().items()}, rows)
+
+        def sums(rows: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            terms, intercept = _terms(rows, parameters["weight"], places), parameters["intercept"][places]
+            return terms.sum(1) + intercept, terms.abs_().sum(1) + intercept.abs()
+
+        rounded = self.rounded and self.function == "identity"
+        return member_sums(x, place, targets, alone, sums if rounded else None, features + 2, features * targets)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         weight, intercept, (x, numbers) = parameters["weight"], parameters["intercept"], inputs
-        sparse = "sparse" in parameters
-        launch_affine(
-            x, weight, intercept, output, rows, self.function, sparse=sparse, numbers=numbers, first=self.start
-        )
+        sparse, members = "sparse" in parameters, self.members_of(numbers)
+        launch_affine(x, weight, intercept, output, rows, self.function, sparse=sparse, members=members)
 
     def describe(self) -> str:
-        return f"{super().describe()}, {self.weight.shape[1]} → 1" + function_suffix(self.function)
+        return f"{super().describe()}, {self.weight.shape[1]} → {self.weight.shape[2]}" + function_suffix(self.function)
 
 
 def _terms(x: torch.Tensor, weight: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """Return each feature times its weight of the row's member, `[rows, features]`; 0 where that weight is 0."""
-    own = weight[:, :, 0].index_select(0, place)
-    return torch.where(own != 0, x, 0.0).mul_(own)
+    """Return features times weights of the row's member, `[rows, features, targets]`; 0 for features without weight."""
+    own = weight.index_select(0, place)
+    return torch.where((own != 0).any(2, keepdim=True), x[:, :, None], 0.0) * own

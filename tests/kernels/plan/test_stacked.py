@@ -23,11 +23,15 @@ def numbered(members: int, rows: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(START, START + members, (rows, 1)).astype(np.float32)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
 @pytest.mark.parametrize("name", MEMBERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_row_has_the_bits_of_its_own_member(name: str, dtype: torch.dtype, device: torch.device) -> None:
     members, widths = MEMBERS[name]
     arrays, numbers = inputs_for(widths, ROWS), numbered(len(members), ROWS)
+    for value, rows in ((np.nan, slice(1, None, 7)), (np.inf, slice(2, None, 11)), (-np.inf, slice(3, None, 13))):
+        arrays[0][rows, ROWS % widths[0]] = value
+    arrays[0][::31] = np.nan
     op = stacked(members, START)
     found = run_kernel(op, [*arrays, numbers], device, dtype)
     on_cpu, reference = run_on_cpu(op, [*arrays, numbers]), run_reference(op, [*arrays, numbers])
@@ -36,6 +40,8 @@ def test_a_row_has_the_bits_of_its_own_member(name: str, dtype: torch.dtype, dev
         rows = [array[mine] for array in arrays]
         assert found[mine].tobytes() == run_kernel(member, rows, device, dtype).tobytes()
         assert on_cpu[mine].tobytes() == run_on_cpu(member, rows).tobytes()
+        mine &= ~np.isinf(arrays[0]).any(axis=1)  # a reference may multiply by infinity what a kernel leaves out
+        rows = [array[mine] for array in arrays]
         np.testing.assert_allclose(reference[mine], run_reference(member, rows), rtol=1e-12, atol=1e-12)
 
 
@@ -50,10 +56,11 @@ def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -
         assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
 
 
-def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone() -> None:
+@pytest.mark.parametrize("targets", [1, 3])
+def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone(targets: int) -> None:
     """The sum lies at the middle between two float32 numbers, or next to it, so that its last bit decides."""
     rng = np.random.default_rng(0)
-    members: list[Operation] = [affine(32, seed) for seed in range(5)]
+    members: list[Operation] = [affine(32, seed, targets=targets, unused=9) for seed in range(1, 6)]
     x, numbers = rng.standard_normal((3_000, 32)), numbered(5, 3_000)
     for row, number in enumerate(numbers[:, 0].astype(int) - START):
         member = members[number]
@@ -72,11 +79,21 @@ def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone() 
 
 
 def test_what_cannot_be_stacked_says_so() -> None:
-    several = Affine(np.ones((3, 2)), np.zeros(2))
-    assert StackedAffine.alike(several) is None
     assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(4, 1))
+    assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(3, 1, targets=2))
+    assert StackedAffine.alike(affine(3, 0, targets=2)) != StackedAffine.alike(affine(3, 1, targets=2))
     assert StackedAffine.alike(affine(3, 1)) != StackedAffine.alike(affine(3, 1, "exp"))
     assert stacked_class(Columns(np.arange(3))) is None
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_the_last_input_holds_the_numbers_of_members(name: str) -> None:
+    members, widths = MEMBERS[name]
+    op = stacked(members)
+    op.check(*widths, 1)
+    for wrong in (widths, (*widths, 2), (*widths, 1, 1)):
+        with pytest.raises(PlanError, match=rf"{op.kind()}: the last of 2 inputs must be \[rows, 1\]"):
+            op.check(*wrong)
 
 
 @pytest.mark.parametrize("widths", [(3,), (3, 2), (2, 1), (3, 1, 1)])

@@ -128,6 +128,14 @@ def test_piecewise_affine(
         assert (np.nan_to_num(np.abs(y - expected)) <= np.nan_to_num(allowed + rounding)).all(), which
 
 
+@pytest.mark.parametrize("function", ["expit", "cosh"])
+def test_a_row_alone_has_the_bits_that_it_has_among_others_on_a_cpu(function: str) -> None:
+    """A vectorised loop computes its last elements in another way, of which some differ in their last bit."""
+    op, (x,) = piecewise_affine(3, 7, 4, 1, function=function), inputs_for([3], 600)
+    whole = run_on_cpu(op, [x])
+    assert np.concatenate([run_on_cpu(op, [row[None]]) for row in x]).tobytes() == whole.tobytes()
+
+
 def test_contracting_pays_where_there_are_fewer_functions() -> None:
     op = Piecewise(np.array([0, 0, 0, 2, 2, 2], dtype=np.int32), np.zeros((6, 1)), np.zeros((6, 2, 1)))
     assert [worth_contracting(op, targets) for targets in (1, 3, 4)] == [True, True, False]

@@ -1,0 +1,56 @@
+"""Sums of rows of several members of a fleet, each with the bits that its member's own sum has.
+
+A matrix library adds up a single map, and may do so in another order than code that computes all rows at once. Where
+an answer is rounded to float32 and nothing else reads it, that matters only to answers next to the middle of two
+float32 numbers. These rows, and all rows whose answers something else reads, are computed member by member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from .tiles import TILE_ELEMENTS
+
+SAFETY = 4.0
+"""A bound on the difference of two sums is this many times the usual one: γₙ = n · 2⁻⁵³ of the summands' sizes."""
+
+
+def member_sums(
+    x: torch.Tensor,
+    place: torch.Tensor,
+    targets: int,
+    alone: Callable[[int, torch.Tensor], torch.Tensor],
+    sums: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None,
+    summands: int,
+    elements_per_row: int,
+) -> torch.Tensor:
+    """Return the sums of rows `[rows, features]`, float64 `[rows, targets]`.
+
+    Args:
+        x: the rows.
+        place: the place of each row's member.
+        targets: the sums of a row.
+        alone: returns what the operation of the member at a place makes of rows.
+        sums: returns sums of float64 rows in any order, and the sums of the summands' sizes, from rows and places; None
+            if the answers are not rounded to float32.
+        summands: how many numbers are added up, or multiplied, one after the other.
+        elements_per_row: how many intermediate numbers a row of `sums` needs.
+    """
+    answer = torch.empty(len(x), targets, dtype=torch.float64)
+    doubtful = torch.ones(len(x), dtype=torch.bool)
+    if sums is not None:
+        tile = max(TILE_ELEMENTS // elements_per_row, 1)
+        parts = (each.split(tile) for each in (x, place, answer, doubtful))
+        for rows, places, found, doubts in zip(*parts, strict=True):
+            total, size = sums(rows.double(), places)
+            found.copy_(total)
+            error = size * (SAFETY * summands * 2.0**-53)
+            doubts.copy_(((total - error).float() != (total + error).float()).any(1))
+    rows = doubtful.nonzero()[:, 0]
+    order = rows[place[rows].argsort(stable=True)]
+    members, counts = place[order].unique_consecutive(return_counts=True)
+    for member, some in zip(members.tolist(), order.split(counts.tolist()), strict=True):
+        answer[some] = alone(member, x[some])
+    return answer
