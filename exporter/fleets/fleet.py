@@ -15,7 +15,7 @@ import sklearn
 
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.describe.contract import Contract, contract_of
-from triton_regressors.exporter.compilation import stage_summary
+from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.classes import classes_of, fleet_plan
 from triton_regressors.exporter.fleets.member import Member, compile_members
@@ -64,6 +64,7 @@ class FleetExport:
             f"{len(fleet.classes):,} class{'es' * (len(fleet.classes) != 1)}, {self.plan.parameter_bytes():,} bytes.",
             self.contract.brief(),
             *self.contract.fleet,
+            *next_steps(entry),
         ]
         return "\n".join(lines)
 
@@ -170,7 +171,8 @@ def _samples(models: Mapping[str, Any], samples: Any, by: str) -> Mapping[str, A
         samples = {str(key): rows.drop(columns=by) for key, rows in samples.groupby(by, sort=False)}
     unknown, lacking = [key for key in samples if key not in models], [key for key in models if key not in samples]
     if lacking:
-        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}, and {len(lacking) - 1} others.")
+        others = f", nor for {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
+        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}{others}.")
     if unknown:
         raise ExportError(f"The samples have rows for {unknown[0]!r}, which is no model of the fleet.")
     return {key: samples[key] for key in models}
