@@ -47,7 +47,7 @@ class FleetExport:
     @property
     def contract(self) -> Contract:
         """The inputs and outputs of the entry."""
-        return contract_of(self.entry.name, self.entry.version, self.document, self.golden)
+        return contract_of(self.entry.name, self.entry.version, self.document, self.golden, members=self.table)
 
     def __repr__(self) -> str:
         return f"FleetExport of {self.entry.name} version {self.entry.version}\n{self.contract.brief()}"
@@ -255,7 +255,7 @@ def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: Member
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
     )
     names = first.columns or tuple(f"x{column}" for column in range(number))
-    kinds = Counter(each.estimator for each in fleet.classes for _ in range(each.members))
+    kinds = Counter(member.estimator for member in members)
     booleans = sorted({column for member in members for column in member.boolean_columns})
     return Document(
         plan=plan.to_json(),

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import triton_regressors as tr
 from triton_regressors.kernels.entry import read_document
+from triton_regressors.kernels.format.member_table import read_members
 
 rng = np.random.default_rng(0)
 X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["price", "day", "stock"])
@@ -65,6 +66,31 @@ def test_each_file_is_a_model_with_its_stem_as_id(run_here, folder):
     loaded = tr.load(folder / "model_repository/demand")
     for name, model in MODELS.items():
         assert loaded.predict(X.assign(shop=name)).ravel() == pytest.approx(model.predict(X), abs=1e-5)
+
+
+def test_describe_names_the_worst_the_median_and_the_named_model(run_here, folder):
+    run_here("export-fleet", *GIVEN, "--repository", "described")
+    code, out, err = run_here("describe", "described/demand", "--member", "shop 9", "--passes")
+    assert (code, err) == (0, "")
+    section = out.partition("\nModels\n")[2].partition("\n\n")[0]
+    first, *classes, parity = section.splitlines()
+    assert first == "  3 models; shop names the one that answers a row."
+    assert sorted(classes)[1].startswith("  2 models (Ridge): 1 launch for the rows of all of them, ")
+    document = read_document(folder / "described/demand/1")
+    errors = read_members(folder / "described/demand/1", 4).errors["y"]
+    numbers = document.inputs.text[-1].categories[0]
+    worst, median = (numbers[place] for place in np.argsort(errors)[[2, 1]])
+    named = errors[numbers.index("shop 9")]
+    assert (
+        f": {errors.max():.1e} of '{worst}', the worst; {np.median(errors):.1e} of '{median}', the median; " in parity
+    )
+    assert parity.endswith(f"; {named:.1e} of 'shop 9'.")
+    assert sum(each.bytes for each in document.fleet.classes) == sum(step.bytes for step in document.stages[-1].steps)
+    assert "as stacked" in out
+    code, _, err = run_here("describe", "described/demand", "--member", "shop-9")
+    assert (code, err) == (1, "Error: demand has no model 'shop-9'.")
+    code, _, err = run_here("describe", FILES[0], "--member", "007")
+    assert (code, err) == (1, "Error: --member is for an entry of many models, which `export-fleet` writes.")
 
 
 def test_a_progress_bar_is_shown_on_a_terminal(run_here, monkeypatch):
