@@ -143,9 +143,7 @@ class Export:
         `notes` are further sentences, which follow those of the contract.
         """
         entry, plan, contract = self.entry, self.compilation.plan, self.contract
-        repository, count = entry.directory.parent, len(plan.steps)
-        at = quote(str(repository))
-        name = entry.name if repository == DEFAULT_REPOSITORY else f"{entry.name} --repository {at}"
+        count = len(plan.steps)
         lines = (
             f"Wrote {entry.name} version {entry.version} to {entry.version_directory}: {count} "
             f"operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes.",
@@ -153,13 +151,23 @@ class Export:
             *contract.notes(),
             *contract.interval,
             *notes,
-            f"Serve it with: triton-regressors serve {at}",
-            f"See its columns and how to query it: triton-regressors describe {name}",
+            *next_steps(entry),
         )
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return self.contract.html(str(self.entry.version_directory))
+
+
+def next_steps(entry: Entry) -> tuple[str, str]:
+    """Return the commands that serve and describe an entry, in sentences."""
+    repository = entry.directory.parent
+    at = quote(str(repository))
+    name = entry.name if repository == DEFAULT_REPOSITORY else f"{entry.name} --repository {at}"
+    return (
+        f"Serve it with: triton-regressors serve {at}",
+        f"See its columns and how to query it: triton-regressors describe {name}",
+    )
 
 
 def stage_summary(stage: str, plan: Plan) -> Stage:

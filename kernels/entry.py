@@ -214,14 +214,16 @@ class Stage:
 class MemberClass:
     """Members of a fleet whose plans are alike, numbered one after the other.
 
-    `estimator` is their class, `members` their number, and `launches` the kernels that their rows need. `stacked` says
-    whether these kernels answer rows of all members at once; otherwise the class has one member.
+    `estimator` names their classes, `members` is their number, `launches` that of the kernels that their rows need, and
+    `bytes` the size of their arrays. `stacked` says whether these kernels answer rows of all members at once; otherwise
+    the class has one member.
     """
 
     estimator: str
     members: int
     launches: int
     stacked: bool
+    bytes: int
 
 
 @dataclass(frozen=True)

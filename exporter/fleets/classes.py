@@ -43,8 +43,13 @@ class Alike:
 
     def record(self, steps: Sequence[Step]) -> MemberClass:
         """Return the class as an entry describes it; `steps` are those of its members."""
-        launches = sum(step.launches() for step in steps)
-        return MemberClass(self.members[0].estimator, len(self.members), launches, len(self.members) > 1)
+        return MemberClass(
+            ", ".join(sorted({member.estimator for member in self.members})),
+            len(self.members),
+            sum(step.launches() for step in steps),
+            len(self.members) > 1,
+            sum(array.nbytes for step in steps for _, array in step.operation.arrays()),
+        )
 
 
 def classes_of(members: Sequence[Member]) -> list[Alike]:

@@ -15,7 +15,7 @@ import sklearn
 
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.describe.contract import Contract, contract_of
-from triton_regressors.exporter.compilation import stage_summary
+from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.classes import classes_of, fleet_plan
 from triton_regressors.exporter.fleets.member import Member, compile_members
@@ -49,7 +49,7 @@ class FleetExport:
     @property
     def contract(self) -> Contract:
         """The inputs and outputs of the entry."""
-        return contract_of(self.entry.name, self.entry.version, self.document, self.golden)
+        return contract_of(self.entry.name, self.entry.version, self.document, self.golden, members=self.table)
 
     def __repr__(self) -> str:
         return f"FleetExport of {self.entry.name} version {self.entry.version}\n{self.contract.brief()}"
@@ -66,6 +66,7 @@ class FleetExport:
             f"{len(fleet.classes):,} class{'es' * (len(fleet.classes) != 1)}, {self.plan.parameter_bytes():,} bytes.",
             self.contract.brief(),
             *self.contract.fleet,
+            *next_steps(entry),
         ]
         return "\n".join(lines)
 
@@ -171,7 +172,8 @@ def _samples(models: Mapping[Any, Any], samples: Any, by: str) -> Mapping[str, A
         samples = {key: rows.drop(columns=by) for key, rows in samples.groupby(by, sort=False)}
     unknown, lacking = [key for key in samples if key not in models], [key for key in models if key not in samples]
     if lacking:
-        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}, and {len(lacking) - 1} others.")
+        others = f", nor for {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
+        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}{others}.")
     if unknown:
         raise ExportError(f"The samples have rows for {unknown[0]!r}, which is no model of the fleet.")
     return {key: samples[key] for key in models}
@@ -260,7 +262,7 @@ def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: Member
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
     )
     names = first.columns or tuple(f"x{column}" for column in range(number))
-    kinds = Counter(each.estimator for each in fleet.classes for _ in range(each.members))
+    kinds = Counter(member.estimator for member in members)
     booleans = sorted({column for member in members for column in member.boolean_columns})
     return Document(
         plan=plan.to_json(),

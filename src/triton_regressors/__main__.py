@@ -27,6 +27,7 @@ def make_app() -> Any:
     from triton_regressors.commands.deploy import deploy
     from triton_regressors.commands.describe import describe
     from triton_regressors.commands.export import export
+    from triton_regressors.commands.export_fleet import export_fleet
     from triton_regressors.commands.help import Command, Group
     from triton_regressors.commands.predict import predict
     from triton_regressors.commands.score import score
@@ -40,7 +41,7 @@ def make_app() -> Any:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-    for command in (export, describe, serve, predict, verify, compare, score, deploy):
+    for command in (export, export_fleet, describe, serve, predict, verify, compare, score, deploy):
         app.command(cls=Command)(command)
 
     @app.callback(invoke_without_command=True)

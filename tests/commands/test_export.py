@@ -17,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from tests.processes import running
-from triton_regressors.__main__ import main
 from triton_regressors.kernels.entry import find_entry, read_document, sealed, write_document
 
 X = np.random.default_rng(0).normal(size=(60, 4))
@@ -30,23 +29,6 @@ def run(*arguments, cwd):
     environment = {**os.environ, "COLUMNS": "160"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
     return done.returncode, done.stdout, done.stderr
-
-
-@pytest.fixture
-def run_here(folder, capsys, monkeypatch):
-    """Returns `run` without a new process, which takes seconds to import everything: in the folder of the models."""
-
-    def run_command(*arguments):
-        monkeypatch.chdir(folder)
-        monkeypatch.setenv("COLUMNS", "160")
-        monkeypatch.setattr(sys, "argv", ["triton-regressors", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        out, err = capsys.readouterr()
-        sentence = isinstance(exited.value.code, str)  # Python prints it, and its exit code is 1
-        return (1, out, err + exited.value.code) if sentence else (exited.value.code or 0, out, err)
-
-    return run_command
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from lightgbm import LGBMRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import QuantileRegressor, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from xgboost import XGBRegressor
 
 import triton_regressors as tr
@@ -127,8 +127,8 @@ def export(run_id, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["triton-regressors", "export", *map(str, arguments)])
+    def run(*arguments, command="export"):
+        monkeypatch.setattr(sys, "argv", ["triton-regressors", command, *map(str, arguments)])
         with pytest.raises(SystemExit) as exited:
             main()
         return exited.value.code or capsys.readouterr().out
@@ -166,6 +166,33 @@ def test_a_registered_version_becomes_the_same_version_of_an_entry_and_goes_back
         "triton_regressors.source_run": run_id,
         "triton_regressors.source_sha256": source.sha256,
     }
+
+
+def test_registered_models_whose_names_fit_a_pattern_become_a_fleet(export, run_id):
+    """The id is what * stands for. Of each model the newest version is taken, or the one with an alias."""
+    import mlflow.sklearn
+
+    for name, models in {
+        "shop-a": (make_pipeline(PolynomialFeatures(2), Ridge()), Ridge()),
+        "shop-b": (Ridge(),),
+        "shop-": (Ridge(),),
+    }.items():
+        for model in models:
+            options = OPTIONS | {"registered_model_name": name, "serialization_format": "skops"}
+            mlflow.sklearn.log_model(model.fit(X, y), name="model", **options)
+        mlflow.MlflowClient().set_registered_model_alias(name, "first", "1")
+    said = export("--mlflow", "shop-*", "--name", "shops", "--by", "shop", command="export-fleet")
+    assert "Wrote shops version 1" in said
+    assert " on 40 rows from 2 models, the given sample of each\n" in said
+    assert "2 Ridges: " in said
+    said = export("--mlflow", "shop-*@first", "--name", "shops", "--by", "shop", command="export-fleet")
+    assert "2 models in 2 classes" in said
+    for version in ("1", "2"):
+        assert sorted(read_document(Path("model_repository/shops", version)).inputs.text[0].categories[0]) == ["a", "b"]
+    said = export("--mlflow", "shop-*@last", "--name", "shops", "--by", "shop", command="export-fleet")
+    assert "Cannot read shop-*@last: " in said
+    said = export("--mlflow", "house-*", "--name", "shops", "--by", "shop", command="export-fleet")
+    assert said == "Error: Cannot read house-*: no registered model has such a name."
 
 
 def test_a_pickle_is_not_loaded_unless_it_is_trusted(export, monkeypatch):

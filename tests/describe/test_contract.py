@@ -20,8 +20,9 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from tests.exporter.dated import fitted, orders
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.kernels.entry import Document, Golden, OutputParity, ParityReport, Provenance
+from triton_regressors.kernels.entry import Document, Fleet, Golden, MemberClass, OutputParity, ParityReport, Provenance
 from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput, TextInput
+from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import Parity
 
 HOMES = pd.DataFrame(
@@ -40,12 +41,16 @@ def contract(estimator: Any, X: Any) -> Contract:
 
 def made(inputs: Inputs, names: Sequence[str] = (), nan: Sequence[int] = (), **changes: Any) -> Contract:
     """Return the contract of a document that nothing was exported for."""
+    golden = Golden(np.zeros((3, inputs.n_features)), {"y": np.zeros((3, 1))})
+    return contract_of("made", None, document_of(inputs, names, nan, **changes), golden)
+
+
+def document_of(inputs: Inputs, names: Sequence[str] = (), nan: Sequence[int] = (), **changes: Any) -> Document:
+    """Return a document that nothing was exported for."""
     report = ParityReport(1e-5, "torch", 9, "the given sample", inputs.datatypes(), "", {})
     parity = replace(report, **{"outputs": {"y": OutputParity((1.0,), 1e-8, 0.5, 0.0)}, **changes})
     provenance = Provenance("Ridge()", "sklearn.linear_model._ridge.Ridge", tuple(names), "1", "1")
-    document = Document({}, provenance, inputs, tuple(nan), parity, ())
-    golden = Golden(np.zeros((3, inputs.n_features)), {"y": np.zeros((3, 1))})
-    return contract_of("made", None, document, golden)
+    return Document({}, provenance, inputs, tuple(nan), parity, ())
 
 
 def homes() -> Contract:
@@ -82,6 +87,21 @@ Parity with the estimator's own predict
     assert " 60 rows from the given sample, torch engine." in text
     assert str(homes()) == homes().text()
     assert repr(homes()) == f"Contract of homes, version 3\n{homes().brief()}"
+
+
+def test_the_models_of_a_fleet_are_shown_by_class_and_parity() -> None:
+    ids = tuple("abcdefghijkl")
+    fleet = Fleet("shop", (MemberClass("Lasso, Ridge", 3, 1, True, 3000), *[MemberClass("SVR", 1, 2, False, 50)] * 9))
+    inputs = Inputs(3, (0, 1), (TextInput("shop", (2,), (ids,), (True,)),))
+    golden = Golden(np.zeros((1, 3)), {"y": np.zeros((1, 1))})
+    document = replace(document_of(inputs, ["u", "v", "shop"]), fleet=fleet)
+    errors = np.arange(12) / 1e8
+    table = MemberTable(np.ones((12, 3), bool), {"y": errors}, {"y": np.zeros(12)}, {"y": np.ones((12, 1))})
+    text = " ".join(contract_of("demand", 1, document, golden, members=table, member="c").text().split())
+    assert "Models 12 models; shop names the one that answers a row. 3 models (Lasso, Ridge): 1 launch for" in text
+    assert text.count("1 model (SVR): 2 launches, 50 bytes.") == 7
+    assert "2 further models in 2 classes: 4 launches, 100 bytes." in text
+    assert ": 1.1e-07 of 'l', the worst; 5.0e-08 of 'f', the median; 2.0e-08 of 'c'." in text
 
 
 def test_columns_keep_the_order_of_training_whatever_the_width() -> None:

@@ -49,7 +49,7 @@ def test_every_make_target_they_name_exists():
 
 def test_every_command_and_option_they_name_exists():
     commands = get_command(make_app()).commands
-    lines = [line for text in WRITTEN.values() for line in re.findall(r"triton-regressors (\w+)([^`\n|]*)", text)]
+    lines = [line for text in WRITTEN.values() for line in re.findall(r"triton-regressors ([\w-]+)([^`\n|]*)", text)]
     assert {name for name, _ in lines} >= set(commands)
     for name, rest in lines:
         if name in commands:

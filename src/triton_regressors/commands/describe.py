@@ -83,6 +83,9 @@ def describe(
         typer.Option("--gpu-memory", help="Measure the memory that serving the entry takes on this machine's GPU too."),
     ] = False,
     version: Annotated[int | None, typer.Option(metavar="N", help="Version of the entry; default: the newest.")] = None,
+    member: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show the parity of one model of a fleet too, by its id.")
+    ] = None,
     sample: SampleOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
@@ -98,14 +101,17 @@ def describe(
     Examples:
         triton-regressors describe diabetes
         triton-regressors describe diabetes --version 2 --passes
+        triton-regressors describe demand --member shop-7
         triton-regressors describe diabetes.skops --sample rows.csv
         triton-regressors describe diabetes.skops --advise
     """
     with loading():
         from triton_regressors.describe.contract import contract_of
+        from triton_regressors.describe.fleet_text import member_ids
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.kernels.entry import read_document, read_golden
         from triton_regressors.kernels.format.errors import PlanError
+        from triton_regressors.kernels.format.member_table import read_members
         from triton_regressors.kernels.format.row_profile import read_profile
     if not advise and (gpu_price, cpu_price) != (None, None):
         raise ExportError("--gpu-price and --cpu-price go with --advise.")
@@ -119,7 +125,9 @@ def describe(
             name = entry.directory.resolve().name
             document = read_document(entry.version_directory)
             golden = read_golden(entry.version_directory, document)
-            profile = read_profile(entry.version_directory)
+            profile, members = read_profile(entry.version_directory), None
+            if document.fleet is not None:
+                members = read_members(entry.version_directory, document.inputs.n_features)
     except (PlanError, OSError) as error:
         raise ExportError(str(error)) from error
     if entry is None:
@@ -137,6 +145,11 @@ def describe(
         rows = None if sample is None else read_rows(sample, estimator)
         compiled = compile_estimator(estimator, sample=rows, tolerance=tolerance, precision=precision, input=input)
         name, document, golden, profile = what.stem, compiled.document(), compiled.golden(), compiled.profile
+        members = None
+    if member is not None and members is None:
+        raise ExportError("--member is for an entry of many models, which `export-fleet` writes.")
+    if member is not None and member not in member_ids(document):
+        raise ExportError(f"{name} has no model {member!r}.")
     console = make_console()
     if advise:
         require("serve", "Timing a model")
@@ -157,7 +170,7 @@ def describe(
         console.print(text, soft_wrap=True)
         return
     version = None if entry is None else entry.version
-    text = Text(contract_of(name, version, document, golden, profile).text(console.width))
+    text = Text(contract_of(name, version, document, golden, profile, members, member).text(console.width))
     text.highlight_regex(r"(?m)^\S.*$", "bold")
     console.print(text, soft_wrap=True)  # only code, to be copied, is too long for the terminal
     if entry is not None and gpu_memory:
@@ -167,7 +180,8 @@ def describe(
         console.print(measure(entry.version_directory, GPU_MEMORY_ROWS).text(), soft_wrap=True)
     if passes:
         for place, stage in enumerate(document.stages):
-            console.print(_stage_table(f"after: {stage.stage}" if place else "as lowered", stage.steps))
+            first = "as lowered" if document.fleet is None else "as stacked"
+            console.print(_stage_table(f"after: {stage.stage}" if place else first, stage.steps))
 
 
 def _find(what: Path, repository: Path, version: int | None) -> Entry | None:

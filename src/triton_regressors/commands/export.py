@@ -11,20 +11,23 @@ from rich.text import Text
 
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
-    READING,
-    VERIFIED,
     WHAT,
     ImportOption,
     InputOption,
     LargestMbOption,
     MissingOption,
+    MissingStringOption,
     ModelArgument,
     PrecisionOption,
+    RepositoryOption,
     SampleOption,
+    TiesOption,
     ToleranceOption,
+    TrackingUriOption,
     TrustPickleOption,
     TrustTypeOption,
     make_console,
+    missing_strings,
     read_calibration,
     read_rows,
 )
@@ -34,25 +37,33 @@ from triton_regressors.commands.model_source import (
     read_named,
     read_quantiles,
 )
+from triton_regressors.commands.serving_options import (
+    DynamicBatchingOption,
+    EngineOption,
+    GpuInputsOption,
+    InstanceKindOption,
+    InstancesOption,
+    MaxBatchSizeOption,
+    MaxQueueDelayOption,
+    ObserveOption,
+    PreferredBatchSizeOption,
+    VersionsOption,
+)
 from triton_regressors.defaults import (
     DEFAULT_LEVEL,
     DEFAULT_PRECISION,
     DEFAULT_REPOSITORY,
     DEFAULT_TOLERANCE,
     LARGEST_MB,
-    MISSING_STRINGS,
 )
 from triton_regressors.extras import require
 
-_RUN = "How the server runs it"
 _INTERVAL = "Prediction intervals"
 
 
 def export(
     model: ModelArgument,
-    repository: Annotated[
-        Path, typer.Option(metavar="DIR", help="The model repository to write into.", rich_help_panel=WHAT)
-    ] = DEFAULT_REPOSITORY,
+    repository: RepositoryOption = DEFAULT_REPOSITORY,
     name: Annotated[
         str | None,
         typer.Option(help="The model's name on the server; by default the file's.", rich_help_panel=WHAT),
@@ -120,89 +131,24 @@ def export(
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
-    ties: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW",
-            help="Rows with neighbours at equal distance or on thresholds behind sums: refuse to export, or accept "
-            "other answers than scikit-learn's.",
-            rich_help_panel=VERIFIED,
-        ),
-    ] = "refuse",
+    ties: TiesOption = "refuse",
     trust_pickle: TrustPickleOption = False,
     trust_type: TrustTypeOption = None,
     import_: ImportOption = None,
     largest_mb: LargestMbOption = LARGEST_MB,
     missing: MissingOption = None,
-    tracking_uri: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="Address of MLflow; default: $MLFLOW_TRACKING_URI.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
-    max_batch_size: Annotated[
-        int | None,
-        typer.Option(metavar="ROWS", help="Most rows in one execution; default 4096.", rich_help_panel=_RUN),
-    ] = None,
-    dynamic_batching: Annotated[
-        bool | None,
-        typer.Option(
-            "--dynamic-batching/--no-dynamic-batching",
-            help="Whether requests are gathered into batches; default: yes.",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    max_queue_delay_us: Annotated[
-        int | None,
-        typer.Option(
-            metavar="US", help="Microseconds that a request may wait for others; default 0.", rich_help_panel=_RUN
-        ),
-    ] = None,
-    preferred_batch_size: Annotated[
-        list[int] | None,
-        typer.Option(metavar="ROWS", help="A batch size to aim at; can be repeated.", rich_help_panel=_RUN),
-    ] = None,
-    instances: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Copies that run side by side; default 1.", rich_help_panel=_RUN),
-    ] = None,
-    instance_kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="auto, gpu or cpu; default auto.", rich_help_panel=_RUN)
-    ] = None,
-    gpu_inputs: Annotated[
-        bool | None,
-        typer.Option(
-            "--gpu-inputs/--no-gpu-inputs",
-            help="Whether rows that a request has in a GPU's memory stay there; default no.",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="auto, triton, torch or interpret; default auto.", rich_help_panel=_RUN)
-    ] = None,
-    observe: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE",
-            help="Whether the server's metrics describe the rows: off, sampled or on; default sampled.",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    versions: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="How many newest versions to serve; default 1.", rich_help_panel=_RUN),
-    ] = None,
-    missing_string: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="A string that means a missing value unless it is a category; repeatable. Default: "
-            f"{', '.join(MISSING_STRINGS)}; '' for none.",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    tracking_uri: TrackingUriOption = None,
+    max_batch_size: MaxBatchSizeOption = None,
+    dynamic_batching: DynamicBatchingOption = None,
+    max_queue_delay_us: MaxQueueDelayOption = None,
+    preferred_batch_size: PreferredBatchSizeOption = None,
+    instances: InstancesOption = None,
+    instance_kind: InstanceKindOption = None,
+    gpu_inputs: GpuInputsOption = None,
+    engine: EngineOption = None,
+    observe: ObserveOption = None,
+    versions: VersionsOption = None,
+    missing_string: MissingStringOption = None,
 ) -> None:
     """Write a fitted estimator into a model repository, as a new entry or the next version of one.
 
@@ -257,9 +203,7 @@ def export(
                 out_of_range=out_of_range,
                 tolerance=tolerance,
                 precision=precision,
-                missing_strings=MISSING_STRINGS
-                if missing_string is None
-                else [text for text in missing_string if text],
+                missing_strings=missing_strings(missing_string),
                 input=input,
                 ties=ties,
                 max_batch_size=max_batch_size,

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from triton_regressors.commands.lazy_imports import import_modules, loading
+from triton_regressors.defaults import MISSING_STRINGS
 
 WHAT, VERIFIED, READING = "What is exported", "How it is verified", "Reading the file"
 
@@ -21,6 +22,9 @@ ModelArgument = Annotated[
         ".joblib, .pkl, PyTorch's .pt and .pth and the directory of an AutoGluon predictor need --trust-pickle. "
         "`export` also takes a model in MLflow, such as models:/demand/3.",
     ),
+]
+RepositoryOption = Annotated[
+    Path, typer.Option(metavar="DIR", help="The model repository to write into.", rich_help_panel=WHAT)
 ]
 SampleOption = Annotated[
     Path | None,
@@ -53,6 +57,32 @@ InputOption = Annotated[
         metavar="TYPE",
         help="Type of the numbers in requests: fp32, fp64, or auto (FP32 if rounding moves no answer).",
         rich_help_panel=WHAT,
+    ),
+]
+TiesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="Rows with neighbours at equal distance or on thresholds behind sums: refuse to export, or accept "
+        "other answers than scikit-learn's.",
+        rich_help_panel=VERIFIED,
+    ),
+]
+MissingStringOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="A string that means a missing value unless it is a category; repeatable. Default: "
+        f"{', '.join(MISSING_STRINGS)}; '' for none.",
+        rich_help_panel=WHAT,
+    ),
+]
+TrackingUriOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        help="Address of MLflow; default: $MLFLOW_TRACKING_URI.",
+        rich_help_panel=READING,
     ),
 ]
 TrustPickleOption = Annotated[
@@ -98,11 +128,11 @@ def read_model(
     return load_estimator(path, trusted_types=trusted_types or (), **options)
 
 
-def read_rows(path: Path, estimator: Any) -> Any:
+def read_rows(path: Path, estimator: Any, ids: str | None = None) -> Any:
     """Return the rows of a file.
 
-    Columns that the estimator reads as strings keep the file's text unchanged; an empty cell is a missing value there.
-    Columns that it reads as dates are dates.
+    Columns that the estimator reads as strings keep the file's text unchanged, and so does the column `ids`; an empty
+    cell is a missing value there. Columns that the estimator reads as dates are dates.
     """
     with loading():
         from triton_regressors.clients.errors import RowsError
@@ -115,14 +145,14 @@ def read_rows(path: Path, estimator: Any) -> Any:
     with raised_as(RowsError):
         written = path.suffix.lower() == ".csv"
         typed = read_typed(path) if written and named_by_sample(estimator) else None
-        names = table_names(estimator, typed)
+        names, others = table_names(estimator, typed), {} if ids is None else {ids: float("nan")}
         if names is None:
-            return read_table(path)
+            return read_table(path, others or None)
         try:
             strings, zones = written_columns(estimator, typed)
         except ExportError:  # of own code and the like, whose columns no fit describes
             strings, zones = written_columns(estimator, read_typed(path) if written else read_table(path))
-        table = read_table(path, {**strings, **dict.fromkeys(zones, float("nan"))} or None, names)
+        table = read_table(path, {**strings, **dict.fromkeys(zones, float("nan")), **others} or None, names)
         if zones and has_names(table):
             read_dates(table, path, zones)
         return table
@@ -162,6 +192,11 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
         targets = others[-1:]
     chosen = list(targets)
     return table.drop(columns=chosen), table[chosen]
+
+
+def missing_strings(given: Sequence[str] | None) -> Sequence[str]:
+    """Return the strings for a missing value that the option says; an empty one stands for none."""
+    return MISSING_STRINGS if given is None else [text for text in given if text]
 
 
 def make_console() -> Console:

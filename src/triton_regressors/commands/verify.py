@@ -27,19 +27,24 @@ def verify(
     version: Annotated[
         str, typer.Option(metavar="N", help="Version of the entry; default: the newest in the repository.")
     ] = "",
+    members: Annotated[
+        int | None, typer.Option(metavar="N", help="Ask N models of a fleet, drawn at random; default: all.")
+    ] = None,
 ) -> None:
     """Send an entry's golden rows to a running server and compare with the estimator's own predictions.
 
     Examples:
         triton-regressors verify diabetes
         triton-regressors verify diabetes --url gpu-server:8001 --version 2
+        triton-regressors verify demand --members 100
     """
     with loading():
         from triton_regressors.clients.verify import verify as verify_entry
     with connect(url, protocol) as client:
-        result = verify_entry(client, name, repository=repository, version=version or None)
+        result = verify_entry(client, name, repository=repository, version=version or None, members=members)
     console = Console()
-    table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows} golden rows"))
+    of_models = "" if result.members is None else " of {:,} of {:,} models".format(*result.members)
+    table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows:,} golden rows{of_models}"))
     for heading in ("output", "max |error| in std of the predictions", "tolerance", ""):
         table.add_column(heading)
     for check in result.outputs:

@@ -18,6 +18,7 @@ from triton_regressors.describe.profile_text import few_rows_sentence, profile_s
 from triton_regressors.describe.snippets import curl_command, python_snippet
 from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
 from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
+from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.row_profile import RowProfile
 
 MEANINGS = {
@@ -189,9 +190,19 @@ class Contract:
 
 
 def contract_of(
-    name: str, version: int | None, document: Document, golden: Golden, profile: RowProfile | None = None
+    name: str,
+    version: int | None,
+    document: Document,
+    golden: Golden,
+    profile: RowProfile | None = None,
+    members: MemberTable | None = None,
+    member: str | None = None,
 ) -> Contract:
-    """Return the contract of a model under a name; its examples are made from the `golden` rows."""
+    """Return the contract of a model under a name; its examples are made from the `golden` rows.
+
+    A fleet's has the parity in the table `members`: of the worst model, of the median one, and of the one with the id
+    `member` if it is given.
+    """
     inputs, names = document.inputs, document.provenance.feature_names
     called, outputs = labels(document), tuple(document.parity.outputs)
     return Contract(
@@ -210,7 +221,7 @@ def contract_of(
         () if profile is None else tuple(profile_sentences(profile, inputs, called)),
         None if profile is None else few_rows_sentence(profile),
         _on_table(inputs, called),
-        () if document.fleet is None else tuple(fleet_sentences(document.fleet)),
+        () if members is None else tuple(fleet_sentences(document, members, member)),
     )
 
 

@@ -4,21 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from triton_regressors.kernels.entry import Fleet
+import numpy as np
+
+from triton_regressors.kernels.entry import Document, MemberClass
+from triton_regressors.kernels.format.member_table import MemberTable
 
 FEW = 8
 """The number of classes to show."""
 
 
-def fleet_sentences(fleet: Fleet) -> Iterator[str]:
-    """Yield the number of models, then the classes of like ones, the largest first."""
-    yield f"{fleet.members:,} models; {fleet.by} names the one that answers a row."
+def fleet_sentences(document: Document, table: MemberTable, member: str | None = None) -> Iterator[str]:
+    """Yield the number of a fleet's models, the classes of like ones, the largest first, and the parity of some models.
+
+    The parity is that of the worst model, of the median one, and of the one with the id `member` if it is given, which
+    must be a model of the fleet.
+    """
+    fleet = document.fleet
+    assert fleet is not None
+    yield f"{_models(fleet.members)}; {fleet.by} names the one that answers a row."
     classes = sorted(fleet.classes, key=lambda each: -each.members)
     for each in classes[:FEW]:
-        many = f"{each.members:,} {each.estimator}s" if each.members > 1 else f"1 {each.estimator}"
-        kernels = f"{each.launches:,} launch{'es' * (each.launches != 1)}"
-        yield f"{many}: {kernels} for the rows of all of them." if each.stacked else f"{many}: {kernels}."
+        yield _class_sentence(each)
     if len(classes) > FEW:
-        rest = classes[FEW:]
-        launches = sum(each.launches for each in rest)
-        yield f"{sum(each.members for each in rest):,} further models in {len(rest):,} classes: {launches:,} launches."
+        members, launches, size = (
+            sum(getattr(each, what) for each in classes[FEW:]) for what in ("members", "launches", "bytes")
+        )
+        yield (f"{members:,} further models in {len(classes) - FEW:,} classes: {launches:,} launches, {size:,} bytes.")
+    ids = member_ids(document)
+    number = None if member is None else ids.index(member)
+    for output, errors in table.errors.items():
+        yield _parity_sentence(output, ids, errors, table.excess[output], number)
+
+
+def member_ids(document: Document) -> tuple[str, ...]:
+    """Return the ids of a fleet's models by their numbers."""
+    assert document.fleet is not None
+    group = next(each for each in document.inputs.text if each.name == document.fleet.by)
+    return group.categories[0]
+
+
+def _class_sentence(each: MemberClass) -> str:
+    """Return a sentence on like models."""
+    together = " for the rows of all of them" if each.stacked else ""
+    launches = f"{each.launches:,} launch{'es' * (each.launches != 1)}{together}"
+    return f"{_models(each.members)} ({each.estimator}): {launches}, {each.bytes:,} bytes."
+
+
+def _parity_sentence(output: str, ids: tuple[str, ...], errors: np.ndarray, excess: np.ndarray, one: int | None) -> str:
+    """Return a sentence on an output's largest error for the worst model, the median one, and the one of a number."""
+    order = np.lexsort((errors, excess))
+    places = {"worst": int(order[-1]), "median": int(order[(len(order) - 1) // 2])}
+    said = [f"{errors[place]:.1e} of {ids[place]!r}, the {what}" for what, place in places.items()]
+    said += [] if one is None else [f"{errors[one]:.1e} of {ids[one]!r}"]
+    return f"{output}, largest error in standard deviations of a model's own predictions: {'; '.join(said)}."
+
+
+def _models(count: int) -> str:
+    return f"{count:,} model{'s' * (count != 1)}"

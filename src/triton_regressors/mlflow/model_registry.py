@@ -21,6 +21,8 @@ from triton_regressors.kernels.format.records import to_json
 from triton_regressors.mlflow.mlmodel import MLmodel, read_mlmodel
 
 URIS = "models:/NAME/VERSION, models:/NAME@ALIAS, models:/ID and runs:/RUN/PATH"
+MODELS_AT_ONCE = 1000
+"""The most models that MLflow is asked for at a time."""
 _VERSION = re.compile(r"models:/([^/@]+)/([1-9][0-9]*)")
 _ALIAS = re.compile(r"models:/([^/@]+)@([^/@]+)")
 _LOGGED = re.compile(r"models:/(m-[0-9a-f]+)")
@@ -64,6 +66,48 @@ def fetch(uri: str, folder: Path, tracking_uri: str | None = None) -> Fetched:
         path = Path(mlflow.artifacts.download_artifacts(artifact_uri=exact, dst_path=str(folder)))
         model = read_mlmodel(path)
         return Fetched(model, name, version, Source(exact, _sha256(model.file), run or model.run))
+
+
+def registered_models(pattern: str, tracking_uri: str | None = None) -> dict[str, str]:
+    """Return the address of each registered model whose name fits a pattern, by the part of its name that * stands for.
+
+    Args:
+        pattern: a name with one *, such as demand-*: the newest version of each; or demand-*@champion: the version that
+            has this alias.
+        tracking_uri: MLflow's address; None: that in MLFLOW_TRACKING_URI.
+
+    Raises:
+        MissingExtra: MLflow is not installed.
+        RegistryError: the pattern has another form, or no model of MLflow fits it.
+    """
+    what = f"Reading {pattern}"
+    name, _, alias = pattern.partition("@")
+    before, star, after = name.partition("*")
+    if not star or "*" in after:
+        raise RegistryError(f"{what}: the models' name must have one *, such as demand-* or demand-*@ALIAS.")
+    client = _client(tracking_uri, what, "--tracking-uri")
+    found, token = dict[str, str](), None
+    with _in_one_sentence(f"Cannot read {pattern}"):
+        while token != "":
+            page = client.search_registered_models(max_results=MODELS_AT_ONCE, order_by=["name ASC"], page_token=token)
+            for each in (model.name for model in page):
+                if len(each) > len(before + after) and each.startswith(before) and each.endswith(after):
+                    found[each[len(before) : len(each) - len(after)]] = _newest(client, each, alias)
+            token = page.token or ""
+        if not found:
+            raise RegistryError("no registered model has such a name.")
+    return found
+
+
+def _newest(client: Any, name: str, alias: str) -> str:
+    """Return the address of a registered model's version with an alias; without one, of its newest version."""
+    if alias:
+        return f"models:/{name}/{client.get_model_version_by_alias(name, alias).version}"
+    quoted = name.replace("'", "\\'")
+    versions = client.search_model_versions(f"name='{quoted}'", max_results=1, order_by=["version_number DESC"])
+    if not versions:
+        raise RegistryError(f"the model {name} has no version.")
+    return f"models:/{name}/{versions[0].version}"
 
 
 def _resolved(client: Any, uri: str) -> tuple[str, str, int | None, str | None]:

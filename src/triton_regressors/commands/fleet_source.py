@@ -1,0 +1,166 @@
+"""The models that `export-fleet` reads, by their ids: files, those that a manifest lists, and those in MLflow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from triton_regressors.commands.lazy_imports import loading
+from triton_regressors.commands.model_file import read_rows
+from triton_regressors.commands.model_source import RETRIES, ModelRead, read_named
+from triton_regressors.errors import RegistryError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE, ID = "file", "id"
+"""The columns of a manifest; the second may have the name of the ids' column instead."""
+
+
+def find_models(
+    files: Sequence[Path] | None, manifest: Path | None, mlflow: str | None, tracking_uri: str | None, by: str
+) -> dict[str, Path]:
+    """Return the file or the address in MLflow of each model, by its id.
+
+    Args:
+        files: files whose stems are the ids.
+        manifest: a table with a file or an address in MLflow for each id.
+        mlflow: a pattern of names of registered models, see `registered_models`.
+        tracking_uri: MLflow's address; None: that in MLFLOW_TRACKING_URI.
+        by: the name of the column of ids.
+
+    Raises:
+        ExportError: not one of the three is given, or two models have one id.
+        RowsError: the manifest cannot be read, or is incomplete.
+        RegistryError: MLflow does not have such models.
+    """
+    with loading():
+        from triton_regressors.exporter.errors import ExportError
+        from triton_regressors.mlflow.model_registry import is_model_uri, registered_models
+    if sum(map(bool, (files, manifest, mlflow))) != 1:
+        raise ExportError("Give the models as files, or with --manifest, or with --mlflow.")
+    if mlflow is not None:
+        os.environ.setdefault(*RETRIES)
+        return {name: Path(address) for name, address in registered_models(mlflow, tracking_uri).items()}
+    found = _by_stem(files or ()) if manifest is None else _listed(manifest, by)
+    if tracking_uri is not None and not any(is_model_uri(str(place)) for place in found.values()):
+        raise ExportError("--tracking-uri goes with models in MLflow.")
+    return found
+
+
+def _by_stem(files: Sequence[Path]) -> dict[str, Path]:
+    """Return files by their stems."""
+    from triton_regressors.exporter.errors import ExportError
+    from triton_regressors.mlflow.model_registry import is_model_uri
+
+    found = dict[str, Path]()
+    for file in files:
+        if is_model_uri(str(file)):
+            raise ExportError(f"{file} has no id: give models in MLflow with --mlflow, or list them in a --manifest.")
+        if file.stem in found:
+            raise ExportError(
+                f"{found[file.stem]} and {file} would both have the id {file.stem!r}; give ids with --manifest."
+            )
+        found[file.stem] = file
+    return found
+
+
+def _listed(manifest: Path, by: str) -> dict[str, Path]:
+    """Return the files that a manifest lists; their paths are relative to its folder."""
+    with loading():
+        from triton_regressors.clients.errors import RowsError
+        from triton_regressors.mlflow.model_registry import is_model_uri
+        from triton_regressors.tables.errors import raised_as
+        from triton_regressors.tables.files import read_table
+        from triton_regressors.tables.frames import has_names
+    with raised_as(RowsError):
+        table = read_table(manifest, (by, ID, FILE))
+    columns = list(table.columns) if has_names(table) else []
+    key = by if by in columns else ID
+    if key not in columns or FILE not in columns:
+        ids = f"'{ID}'" if by == ID else f"'{by}' or '{ID}'"
+        raise RowsError(f"{manifest} must have the columns '{FILE}' and {ids}.")
+    found = dict[str, Path]()
+    for place, (name, file) in enumerate(zip(table[key].tolist(), table[FILE].tolist(), strict=True)):
+        if not isinstance(file, str) or not file or name != name or name in (None, ""):
+            raise RowsError(f"Row {place} of {manifest} lacks its {'file' if name == name and name else 'id'}.")
+        if str(name) in found:
+            raise RowsError(f"{manifest} has the id {str(name)!r} more than once.")
+        found[str(name)] = Path(file) if is_model_uri(file) else manifest.parent / file
+    return found
+
+
+def read_models(
+    places: Mapping[str, Path],
+    kept: ExitStack,
+    tracking_uri: str | None,
+    progress: Callable[[int], object],
+    **reading: Any,
+) -> dict[str, ModelRead]:
+    """Return models by their ids; `reading` are the arguments of `read_named`, and downloaded files exist until `kept`.
+
+    Args:
+        places: their files or addresses in MLflow.
+        kept: see `read_named`.
+        tracking_uri: see `read_named`.
+        progress: is called with the number of models read so far.
+        reading: the arguments of `read_model`.
+
+    Raises:
+        RegistryError: see `read_named`; also for models whose signatures name different columns.
+        ExportError: a file cannot be read, or is not trusted.
+    """
+    found = dict[str, ModelRead]()
+    for name, place in places.items():
+        found[name] = read_named(place, kept, tracking_uri, **reading)
+        progress(len(found))
+    return found
+
+
+def signed_columns(models: Mapping[str, ModelRead]) -> list[str] | None:
+    """Return the columns that the signatures of models in MLflow name, None if they name none.
+
+    Raises:
+        RegistryError: signatures name different columns.
+    """
+    with loading():
+        from triton_regressors.exporter.lowering.column_names import unlike
+    named = {key: each.fetched.model.names for key, each in models.items() if each.fetched is not None}
+    signed = {key: names for key, names in named.items() if names is not None}
+    first = next(iter(signed), None)
+    for key, names in signed.items():
+        difference = unlike(names, signed[first]) if first is not None else None
+        if difference is not None:
+            raise RegistryError(f"The signatures of the models {first!r} and {key!r} differ: {difference}.")
+    return None if first is None else signed[first]
+
+
+def read_samples(file: Path | None, models: Mapping[str, ModelRead], by: str) -> pd.DataFrame | dict[str, Any] | None:
+    """Return the rows of all models in a file, or each model's input example if all have one, or None.
+
+    Raises:
+        RowsError: the file cannot be read, or lacks the column of ids.
+        RegistryError: an example does not match its model's signature.
+    """
+    if file is None:
+        examples = {key: _example(key, each) for key, each in models.items()}
+        return None if any(rows is None for rows in examples.values()) else examples
+    with loading():
+        from triton_regressors.clients.errors import RowsError
+        from triton_regressors.tables.frames import has_names
+    table = read_rows(file, next(iter(models.values())).estimator, ids=by)
+    if not has_names(table) or by not in table.columns:
+        raise RowsError(f"{file} has no column '{by}' with the id of each row's model; name it with --by.")
+    table[by] = table[by].astype(str)
+    return table  # type: ignore[no-any-return]
+
+
+def _example(key: str, model: ModelRead) -> Any | None:
+    """Return the rows of a model's input example, None if it has none."""
+    try:
+        return None if model.fetched is None else model.fetched.model.table()
+    except RegistryError as error:
+        raise RegistryError(f"Model {key!r}: {str(error).rstrip('.')}; give rows with --samples.") from None

@@ -1,0 +1,163 @@
+"""The command `export-fleet`, as a user types it."""
+
+import re
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+import triton_regressors as tr
+from triton_regressors.kernels.entry import read_document
+from triton_regressors.kernels.format.member_table import read_members
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["price", "day", "stock"])
+TREE = DecisionTreeRegressor(max_depth=3)
+MODELS = {
+    name: make_pipeline(StandardScaler(), last).fit(X, X @ rng.normal(size=3))
+    for name, last in {"007": Ridge(), "008": TREE, "shop 9": Ridge()}.items()
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Models whose ids look like numbers among others, rows of them, and a model that is a pickle."""
+    directory = tmp_path_factory.mktemp("fleet")
+    (directory / "models").mkdir()
+    for name, model in MODELS.items():
+        skops.io.dump(model, directory / "models" / f"{name}.skops")
+    (directory / "other").mkdir()
+    joblib.dump(MODELS["007"], directory / "other/007.joblib")
+    skops.io.dump(Ridge().fit(X[["price", "day"]], X["stock"]), directory / "other/narrow.skops")
+    rows = [X[:20].assign(shop=name, sold=1.0) for name in MODELS]
+    pd.concat(rows).to_csv(directory / "rows.csv", index=False)
+    pd.DataFrame({"id": ["1", "2"], "file": ["models/007.skops", "other/007.joblib"]}).to_csv(
+        directory / "models.csv", index=False
+    )
+    return directory
+
+
+FILES = [f"models/{name}.skops" for name in MODELS]
+GIVEN = [*FILES, "--name", "demand", "--by", "shop"]
+
+
+def ids(version):
+    """The ids in an entry's document, sorted."""
+    return sorted(read_document(version).inputs.text[-1].categories[0])
+
+
+def test_each_file_is_a_model_with_its_stem_as_id(run_here, folder):
+    code, out, err = run_here("export-fleet", *GIVEN, "--samples", "rows.csv", "--max-batch-size", 512)
+    assert (code, err) == (0, "")
+    assert out.startswith("Wrote demand version 1 to model_repository/demand/1: 3 models in 2 classes, ")
+    assert "  input   shop  BYTES  [rows, 1]  shop\n" in out
+    assert " on 60 rows from 3 models, the given sample of each\n" in out
+    assert re.search(r"^3 models; shop names the one that answers a row\.$", out, re.MULTILINE)
+    assert out.endswith("triton-regressors describe demand\n")
+    assert len(out.splitlines()) <= 15
+    assert ids(folder / "model_repository/demand/1") == sorted(MODELS)
+    assert "max_batch_size: 512" in (folder / "model_repository/demand/config.pbtxt").read_text()
+    loaded = tr.load(folder / "model_repository/demand")
+    for name, model in MODELS.items():
+        assert loaded.predict(X.assign(shop=name)).ravel() == pytest.approx(model.predict(X), abs=1e-5)
+
+
+def test_describe_names_the_worst_the_median_and_the_named_model(run_here, folder):
+    run_here("export-fleet", *GIVEN, "--repository", "described")
+    code, out, err = run_here("describe", "described/demand", "--member", "shop 9", "--passes")
+    assert (code, err) == (0, "")
+    section = out.partition("\nModels\n")[2].partition("\n\n")[0]
+    first, *classes, parity = section.splitlines()
+    assert first == "  3 models; shop names the one that answers a row."
+    assert sorted(classes)[1].startswith("  2 models (Ridge): 1 launch for the rows of all of them, ")
+    document = read_document(folder / "described/demand/1")
+    errors = read_members(folder / "described/demand/1", 4).errors["y"]
+    numbers = document.inputs.text[-1].categories[0]
+    worst, median = (numbers[place] for place in np.argsort(errors)[[2, 1]])
+    named = errors[numbers.index("shop 9")]
+    assert (
+        f": {errors.max():.1e} of '{worst}', the worst; {np.median(errors):.1e} of '{median}', the median; " in parity
+    )
+    assert parity.endswith(f"; {named:.1e} of 'shop 9'.")
+    assert sum(each.bytes for each in document.fleet.classes) == sum(step.bytes for step in document.stages[-1].steps)
+    assert "as stacked" in out
+    code, _, err = run_here("describe", "described/demand", "--member", "shop-9")
+    assert (code, err) == (1, "Error: demand has no model 'shop-9'.")
+    code, _, err = run_here("describe", FILES[0], "--member", "007")
+    assert (code, err) == (1, "Error: --member is for an entry of many models, which `export-fleet` writes.")
+
+
+def test_a_progress_bar_is_shown_on_a_terminal(run_here, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    code, _, err = run_here("export-fleet", *GIVEN, "--repository", "shown")
+    assert code == 0
+    assert "compiling models" in err
+    assert "3/3" in err
+
+
+def test_a_manifest_lists_files_relative_to_its_folder(run_here, folder, monkeypatch):
+    given = ("export-fleet", "--manifest", "models.csv", "--name", "listed", "--by", "shop")
+    code, _, err = run_here(*given)
+    assert code == 1
+    assert "other/007.joblib is a pickle, and loading it runs" in err
+    code, out, _ = run_here(*given, "--trust-pickle")
+    assert code == 0, out
+    assert ids(folder / "model_repository/listed/1") == ["1", "2"]
+    table = pd.read_csv(folder / "models.csv").rename(columns={"id": "shop"}).astype({"shop": "int64"})
+    table.to_parquet(folder / "other/../by_name.parquet")
+    assert run_here(*given[:2], "by_name.parquet", *given[3:], "--trust-pickle")[0] == 0
+    assert ids(folder / "model_repository/listed/2") == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("id,path\na,b\n", r"manifest\.csv must have the columns 'file' and 'shop' or 'id'\."),
+        ("shop,file\na,x.skops\na,y.skops\n", r"manifest\.csv has the id 'a' more than once\."),
+        ("shop,file\na,x.skops\n,y.skops\n", r"Row 1 of manifest\.csv lacks its id\."),
+        ("shop,file\na,\n", r"Row 0 of manifest\.csv lacks its file\."),
+        ("shop,file\na,x.skops\n", r"x\.skops"),
+    ],
+)
+def test_manifests_that_cannot_be_used(run_here, folder, lines, says):
+    (folder / "manifest.csv").write_text(lines)
+    code, _, err = run_here("export-fleet", "--manifest", "manifest.csv", "--name", "refused", "--by", "shop")
+    assert code == 1
+    assert re.search(says, err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "Give the models as files, or with --manifest, or with --mlflow."),
+        ((*FILES, "--manifest", "models.csv"), "Give the models as files, or with --manifest, or with --mlflow."),
+        (
+            (*FILES, "other/007.joblib"),
+            "models/007.skops and other/007.joblib would both have the id '007'; give ids with --manifest.",
+        ),
+        (("models:/demand/3",), "models:/demand/3 has no id: give models in MLflow with --mlflow, or list them"),
+        ((*FILES, "other/narrow.skops"), "'007' and 'narrow' differ in the names of their columns"),
+        ((*FILES, "--samples", "rows.csv"), "rows.csv has no column 'id' with the id of each row's model; name it"),
+        ((FILES[0], "--by", "shop", "--samples", "rows.csv"), "rows for '008', which is no model of the fleet."),
+        ((*FILES, "--by", "price"), "The models have a column or an input 'price' already; choose another name"),
+        ((*FILES, "--tracking-uri", "http://localhost"), "--tracking-uri goes with models in MLflow."),
+        (("--mlflow", "demand"), "the models' name must have one *, such as demand-* or demand-*@ALIAS."),
+    ],
+)
+def test_what_cannot_be_exported_is_said_and_nothing_is_written(run_here, folder, arguments, says):
+    code, out, err = run_here("export-fleet", *arguments, "--name", "refused")
+    assert (code, out) == (1, "")
+    assert says in err
+    assert not (folder / "model_repository/refused").exists()
+
+
+def test_it_needs_a_name(run_here):
+    code, _, err = run_here("export-fleet", *FILES)
+    assert code == 2
+    assert "--name" in err
