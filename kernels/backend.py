@@ -331,7 +331,7 @@ class TritonPythonModel:
         by, numbered, given = str(self.by), str(self.inputs.numbered), self._given(request)
         if numbered in given:
             number = on_cpu(self.numbers(request, numbered))[row, 0]
-            return f"{numbered} must be from 0 to {self.inputs.n_ids - 1}: row {row} is {number}."
+            return f"{numbered} must be from 0 to {len(self.inputs.models) - 1}: row {row} is {number}."
         if by not in given:
             return f"{by} is missing: it must name a model of this fleet."
         text = given[by] == "BYTES"

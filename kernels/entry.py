@@ -53,11 +53,11 @@ from .kernels.backend import TritonPythonModel
 '''
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
-_INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text", "made", "numbered")
+_INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text", "made", "numbered", "default")
 """The keys of "inputs", which is null if the tensor of numbers, FP32, is the plan's matrix.
 
 "float32" is absent if no column of the rows behind the entry was float32, "made" if none is made of strings, and
-"numbered" if the entry is no fleet."""
+"numbered" and "default" if the entry is no fleet."""
 
 
 @dataclass(frozen=True)

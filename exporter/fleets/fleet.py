@@ -17,7 +17,7 @@ from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DE
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.fleets.classes import classes_of, fleet_plan
+from triton_regressors.exporter.fleets.classes import NUMBER, classes_of, fleet_plan
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
@@ -32,7 +32,9 @@ from triton_regressors.version import __version__
 GOLDEN_ROWS, GOLDEN_ROWS_OF_ALL = 16, 20_000
 """The most golden rows of a member, and about the most of a fleet, which has at least one of each member."""
 
-AGREE = ("plan.n_features", "inputs", "columns", "outputs", "answers_column")
+USED = "model_used"
+"""The output with the numbers of the models that answered, for a fleet with a default."""
+
 CHECKED_AT_ONCE = 4096
 
 
@@ -78,6 +80,7 @@ def export_fleet(
     name: str,
     by: str = "id",
     samples: Mapping[Any, Any] | pd.DataFrame | None = None,
+    default: str | int | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -102,6 +105,9 @@ def export_fleet(
         by: the name of the input with the ids, and of their column in tables.
         samples: rows to verify on, as `predict` takes them: one table of each model by its id, or one DataFrame with
             the rows of all models and their ids in the column `by`. None: rows drawn to each model's fitted scale.
+        default: the id of the model that answers rows whose id is unknown; None: a request with such a row is refused.
+            The entry then has one more output, `model_used`, FP32 `[rows, 1]`: the place among the ids of the model
+            that answered.
         tolerance: see `export`.
         precision: see `export`.
         input: see `export`; "auto" is FP64 for all models if one of them needs it.
@@ -121,6 +127,8 @@ def export_fleet(
     repositories.check_name(name)
     repositories.check_version(repository / name, version)
     rows_of = _samples(models, samples, by)
+    if default is not None and default not in models:
+        raise ExportError(f"default must be the id of a model of the fleet, not {default!r}.")
     existing = repositories.input_type(repository, name)
     if input == "auto" and existing == "fp64":
         input = "fp64"
@@ -140,8 +148,11 @@ def export_fleet(
     classes = classes_of(members)
     plan, records = fleet_plan(classes)
     in_order = [member for alike in classes for member in alike.members]
+    if default is not None:
+        plan = dataclasses.replace(plan, outputs={**plan.outputs, USED: NUMBER})
+        in_order = [_telling(member, number) for number, member in enumerate(in_order)]
     golden, table = _golden(in_order, plan), _table(in_order, plan)
-    document = _document(in_order, plan, Fleet(by, tuple(records)), table, len(golden.X))
+    document = _document(in_order, plan, Fleet(by, tuple(records)), table, default)
     _verify(plan, golden, tolerance)
     repositories.check_target(
         repository, name, document.inputs, plan.output_widths(), document.provenance.feature_names
@@ -226,6 +237,13 @@ def _brief(fact: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
+def _telling(member: Member, number: int) -> Member:
+    """Return a member that answers its number too."""
+    outputs = {**member.outputs, USED: np.full((len(member.X), 1), float(number))}
+    parity = {**member.parity.outputs, USED: OutputParity((1.0,), 0.0, 0.0, 0.0)}
+    return dataclasses.replace(member, outputs=outputs, parity=dataclasses.replace(member.parity, outputs=parity))
+
+
 def _golden(members: Sequence[Member], plan: Plan) -> Golden:
     """Return the golden rows of all members, each with the number of its member."""
     numbers = np.repeat(np.arange(len(members)), [len(member.X) for member in members])[:, None]
@@ -251,14 +269,17 @@ def _table(members: Sequence[Member], plan: Plan) -> MemberTable:
     return MemberTable(refused, errors, excess, _units(members, plan.outputs, np.arange(len(members))))
 
 
-def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: MemberTable, golden_rows: int) -> Document:
+def _document(
+    members: Sequence[Member], plan: Plan, fleet: Fleet, table: MemberTable, default: str | int | None
+) -> Document:
     """Return what `plan.json` holds."""
     first, number = members[0], plan.n_features - 1
     inputs = dataclasses.replace(
         first.inputs,
         n_features=plan.n_features,
-        **_ids(members, fleet.by, number),
+        **_ids(members, fleet.by, number, closed=default is None),
         numbered=numbered(fleet.by),
+        default=None if default is None else [member.id for member in members].index(default),
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
     )
     names = first.columns or tuple(f"x{column}" for column in range(number))
@@ -294,12 +315,12 @@ def numbered(by: str) -> str:
     return f"{by}_number"
 
 
-def _ids(members: Sequence[Member], by: str, column: int) -> dict[str, Any]:
+def _ids(members: Sequence[Member], by: str, column: int, *, closed: bool) -> dict[str, Any]:
     """Return the fields of `Inputs` with the ids in a column of the matrix."""
     known = tuple(member.id for member in members)
     if isinstance(known[0], int):
-        return {"integers": IntegerInput((column,), (known,), (True,), name=by)}
-    return {"text": (*members[0].inputs.text, TextInput(by, (column,), (known,), (True,)))}
+        return {"integers": IntegerInput((column,), (known,), (closed,), name=by)}
+    return {"text": (*members[0].inputs.text, TextInput(by, (column,), (known,), (closed,)))}
 
 
 def _worst(members: Sequence[Member], name: str) -> OutputParity:

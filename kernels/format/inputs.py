@@ -193,7 +193,8 @@ class Inputs:
     unless the rows behind the entry had float32 there. `float32` are the columns with float32, in which the entry
     answers the estimator's own float32; None if there are none. `made` are the columns that steps make of strings; None
     if there are none. `numbered` is the name of a tensor, INT32 `[rows, 1]`, that a request for a fleet may have in
-    place of its models' ids: their places among the ids, which are the categories of the last column.
+    place of its models' ids: their places among the ids, which are the categories of the last column. `default` is the
+    place of the model that answers rows with an unknown id; None: they are refused.
     """
 
     n_features: int
@@ -205,6 +206,7 @@ class Inputs:
     float32: tuple[int, ...] | None = None
     made: MadeTexts | None = None
     numbered: str | None = None
+    default: int | None = None
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:
@@ -232,10 +234,10 @@ class Inputs:
         return None if self.numbered is None else self.place(self.n_features - 1)[0]
 
     @property
-    def n_ids(self) -> int:
-        """The number of a fleet's models."""
-        groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
-        return sum(len(each.categories[-1]) for each in groups if self.n_features - 1 in each.columns)
+    def models(self) -> tuple[str, ...] | tuple[int, ...]:
+        """The ids of a fleet's models in the order of their numbers; none for a single model."""
+        groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text) if self.numbered else ()
+        return next((each.categories[-1] for each in groups if self.n_features - 1 in each.columns), ())
 
     @property
     def of_integers(self) -> str:
@@ -256,7 +258,7 @@ class Inputs:
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
         """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request.
 
-        A string of more than `max_string_bytes` that is not a category is `TOO_LONG`. A fleet's models are `UNKNOWN` if
+        A string of more than `max_string_bytes` that is not a category is `TOO_LONG`. A fleet's models are missing if
         there are neither their ids nor their numbers.
         """
         rows = len(next(iter(tensors.values())))
@@ -265,10 +267,10 @@ class Inputs:
             matrix[:, self.numeric] = tensors[NUMBERS]
         given = self.text
         if self.numbered is not None and self.ids not in tensors:
-            matrix[:, -1] = UNKNOWN
+            matrix[:, -1] = np.nan
             if self.numbered in tensors:
                 numbers = tensors[self.numbered][:, 0]
-                matrix[:, -1] = np.where((numbers >= 0) & (numbers < self.n_ids), numbers, UNKNOWN)
+                matrix[:, -1] = np.where((numbers >= 0) & (numbers < len(self.models)), numbers, UNKNOWN)
             given = tuple(group for group in given if group.name in tensors)
         if self.integers.columns and self.of_integers in tensors:
             matrix[:, self.integers.columns] = self.integers.encode(tensors[self.of_integers])
@@ -288,6 +290,9 @@ class Inputs:
             for made in self.made.columns:
                 for source in self.made.sources(made):
                     matrix[refused[source], made.column] = TOO_LONG
+        if self.default is not None:
+            ids = matrix[:, -1]
+            ids[ids == UNKNOWN] = self.default
         return matrix
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:

@@ -26,6 +26,7 @@ MEANINGS = {
     "std": "the standard deviation of the prediction",
     "lower": "the lower end of the prediction interval",
     "upper": "the upper end of the prediction interval",
+    "model_used": "the place of the model that answered among the ids",
     "out_of_range": "the number of columns in which a row is unlike the profile",
 }
 BRIEF_INPUTS = 6

@@ -22,6 +22,8 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
     fleet = document.fleet
     assert fleet is not None
     yield f"{_models(fleet.members)}; {fleet.by} names the one that answers a row."
+    if document.inputs.default is not None:
+        yield f"{document.inputs.models[document.inputs.default]!r} answers rows with another id; model_used says so."
     classes = sorted(fleet.classes, key=lambda each: -each.members)
     for each in classes[:FEW]:
         yield _class_sentence(each)
@@ -38,9 +40,7 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
 
 def member_ids(document: Document) -> tuple[str, ...]:
     """Return the ids of a fleet's models by their numbers."""
-    assert document.fleet is not None
-    group = next(each for each in document.inputs.text if each.name == document.fleet.by)
-    return group.categories[0]
+    return tuple(map(str, document.inputs.models))
 
 
 def _class_sentence(each: MemberClass) -> str:

@@ -106,6 +106,25 @@ def test_ids_may_be_whole_numbers(tmp_path: Path) -> None:
         model.predict(of_numbers.assign(shop=of_numbers["shop"].where(of_numbers.index != 2, 11)))
 
 
+def test_an_unknown_id_may_be_answered_by_a_default(tmp_path: Path) -> None:
+    for models, ids in ((RIDGES, list(RIDGES)), ({int(name[5:]): model for name, model in RIDGES.items()}, range(7))):
+        default = list(models)[2]
+        fleet = export_fleet(models, tmp_path, name=f"demand-{default}", by="shop", default=default)
+        X = table(RIDGES)
+        X["shop"] = X["shop"].map(dict(zip(RIDGES, ids, strict=True)))
+        unknown = X["shop"] == list(ids)[4]
+        given = X.assign(shop=X["shop"].mask(unknown, 11 if isinstance(default, int) else "nobody"))
+        model = load(tmp_path / f"demand-{default}")
+        y, used = model.predict(given), model.infer(given)["model_used"][:, 0]
+        assert y.tobytes() == model.predict(X.assign(shop=X["shop"].mask(unknown, default))).tobytes()
+        assert [list(ids)[int(number)] for number in used] == X["shop"].mask(unknown, default).tolist()
+        assert fleet.document.parity.outputs["model_used"].max_error == 0
+    with pytest.raises(InvalidRequest, match="shop must name a model of this fleet: row 3 is ''"):
+        load(tmp_path / "demand-shop-2").predict(table(RIDGES).assign(shop=["shop-1"] * 3 + [""] + ["shop-1"] * 96))
+    with pytest.raises(ExportError, match="default must be the id of a model of the fleet, not 'nobody'"):
+        export_fleet(RIDGES, tmp_path, name="new", by="shop", default="nobody")
+
+
 def test_an_export_is_reproducible_and_its_ids_keep_their_order(tmp_path: Path) -> None:
     first = export_fleet(RIDGES, tmp_path / "a", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
     again = export_fleet(RIDGES, tmp_path / "b", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
@@ -161,7 +180,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no rows": (
         {**RIDGES, "new": RIDGES["shop-0"]},
         {},
-        "The samples have no rows for the model 'new', and 0 others",
+        "The samples have no rows for the model 'new'.",
     ),
     "rows of nobody": (
         ridges(2),
