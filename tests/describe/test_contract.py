@@ -92,7 +92,7 @@ Parity with the estimator's own predict
 def test_the_models_of_a_fleet_are_shown_by_class_and_parity() -> None:
     ids = tuple("abcdefghijkl")
     fleet = Fleet("shop", (MemberClass("Lasso, Ridge", 3, 1, True, 3000), *[MemberClass("SVR", 1, 2, False, 50)] * 9))
-    inputs = Inputs(3, (0, 1), (TextInput("shop", (2,), (ids,), (True,)),))
+    inputs = Inputs(3, (0, 1), (TextInput("shop", (2,), (ids,), (True,)),), numbered="shop_number")
     golden = Golden(np.zeros((1, 3)), {"y": np.zeros((1, 1))})
     document = replace(document_of(inputs, ["u", "v", "shop"]), fleet=fleet)
     errors = np.arange(12) / 1e8
