@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
+from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tree_ensemble
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
@@ -57,6 +57,17 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     ),
     "trees with categories float64": (
         [tree_ensemble(5, 5, 2, 2, seed, np.float64, sets=seed, rounding="floor") for seed in (6, 1, 2)],
+        (5,),
+    ),
+    "symmetric trees": (
+        [
+            symmetric_trees(5, [3, 0, 6, 2, 9][: 2 + place] * trees, 2, place, questions=9 + place, function="exp")
+            for place, trees in enumerate((1, 20, 3))
+        ],
+        (5,),
+    ),
+    "symmetric trees float64": (
+        [symmetric_trees(5, [0], dtype=np.float64), symmetric_trees(5, [3] * 9, seed=1, dtype=np.float64)],
         (5,),
     ),
 }
