@@ -39,7 +39,7 @@ FAMILIES = {
         "stacked_piecewise",
         "stacked_piecewise_affine",
     ),
-    "trees": ("linear_leaves", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"),
+    "trees": ("linear_leaves", "stacked_symmetric_trees", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"),
     "neighbors": (
         "barycenter",
         "min_plus",

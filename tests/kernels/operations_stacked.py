@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.kernels.operations_lookup import FIRST, impute, lookup
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
-from tests.kernels.operations_trees import ordered_ensemble, tree_ensemble
+from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tree_ensemble
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.linear.affine import Affine
@@ -150,6 +150,17 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         for form in Scale.FORMS
         for single in (False, True)
     },
+    "symmetric trees": (
+        [
+            symmetric_trees(5, [3, 0, 6, 2, 9][: 2 + place] * trees, 2, place, questions=9 + place, function="exp")
+            for place, trees in enumerate((1, 20, 3))
+        ],
+        (5,),
+    ),
+    "symmetric trees float64": (
+        [symmetric_trees(5, [0], dtype=np.float64), symmetric_trees(5, [3] * 9, seed=1, dtype=np.float64)],
+        (5,),
+    ),
 }
 """Members' operations, which are alike, and the widths of their inputs."""
 

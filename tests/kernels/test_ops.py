@@ -234,7 +234,7 @@ def test_an_affine_map_passes_on_what_it_looks_at() -> None:
 
 EXACT = (
     *("linear_leaves", "ordered_affine", "piecewise", "pool"),
-    *("stacked_tree_ensemble", "symmetric_trees", "tree_ensemble", "weighted_median"),
+    *("stacked_symmetric_trees", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble", "weighted_median"),
 )
 """Operations that move numbers, add up integers or compute with floats in a given order."""
 

@@ -172,3 +172,14 @@ def symmetric_tile(rows: int, trees: int, outputs: int) -> SymmetricTile:
     parts = min(triton.cdiv(2 * SYMMETRIC_PROGRAMS, programs), max(trees // fewest, 1)) if few else 1
     span = triton.cdiv(triton.cdiv(trees, parts), block_trees) * block_trees
     return SymmetricTile(True, block_rows, block_trees, span, 4)
+
+
+def stacked_symmetric_tile(rows: int, trees: int) -> tuple[int, int, int]:
+    """Return the rows of a program of stacked symmetric trees, the trees that it takes at a time, and its warps.
+
+    `trees` is the most trees of a member. A program has one row, all of whose trees it takes together if there are few
+    rows: many rows keep a GPU busy with fewer lanes each.
+    """
+    most = 1024 if rows * trees <= FEW_PAIRS else 256
+    block_trees = min(triton.next_power_of_2(trees), most)
+    return max(128 // block_trees, 1), block_trees, 4 if block_trees < 1024 else 8

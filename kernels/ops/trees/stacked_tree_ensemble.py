@@ -26,6 +26,7 @@ from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Parameters
 from ...plan.stacked import Stacked
 from .cpu_descent import Descent
+from .cpu_member_trees import pairs
 from .launch import MOST_PLAIN
 from .nodes import (
     CATEGORICAL,
@@ -216,29 +217,19 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
         tile = max(min(LANES // (int(self._trees.max()) * answer.shape[1]), LARGEST_TILE // x.shape[1]), 1)
         for part in place.argsort().split(tile):  # a cache holds a member's nodes for all its rows
             own = place.index_select(0, part)
-            row, number, leaf = self._pairs(parameters, x.index_select(0, part).to(dtype), own)
+            found = pairs(parameters["first_tree"], own)
+            x_part = x.index_select(0, part).to(dtype)
+            leaf = self._descent.find_leaves_of_pairs(x_part, found.tree, found.row)
             held, baseline = parameters["leaves"].index_select(0, leaf), parameters["baseline"].index_select(0, own)
             if self.output == "sum":
-                first_pair = (number == 0).nonzero()[:, 0]  # of each row
-                total = torch.from_numpy(np.add.reduceat(held.numpy(), first_pair.numpy(), axis=0))
                 scale, divisor = (parameters[name].index_select(0, own) for name in ("unit", "divisor"))
-                y = (baseline + total * scale) / divisor[:, None]
+                y = (baseline + found.sum(held) * scale) / divisor[:, None]
             else:
                 terms = torch.full((int(self._trees.max()) + 1, len(part)), -0.0)
-                terms[0], terms[number + 1, row] = baseline[:, 0], held[:, 0].view(torch.float32)
+                terms[0], terms[found.number + 1, found.row] = baseline[:, 0], held[:, 0].view(torch.float32)
                 y = add_in_order(terms)[:, None].double()
             answer[part] = FUNCTIONS[self.function](y)
         return answer
-
-    def _pairs(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return pairs of a row and a tree of its member: the row, the tree's number there, and the leaf; int32."""
-        first = parameters["first_tree"].index_select(0, place)
-        trees = parameters["first_tree"].index_select(0, place + 1) - first
-        row = torch.arange(len(x), dtype=torch.int32).repeat_interleave(trees)
-        before = trees.cumsum(0, dtype=torch.int32) - trees  # pairs of rows before this one
-        number = torch.arange(len(row), dtype=torch.int32).sub_(before.index_select(0, row))
-        tree = first.index_select(0, row).add_(number)
-        return row, number, self._descent.find_leaves_of_pairs(x, tree, row)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x, numbers), (wide, bits) = inputs, self._layout
