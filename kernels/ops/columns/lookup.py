@@ -45,15 +45,16 @@ ELEMENTS_AT_ONCE = 2**19
 
 @triton.jit
 def find_row(
-    v, lookup, place, inside, starts, keys, members,
+    v, lookup, place, inside, starts, keys,
     STACKED: tl.constexpr, KEYS: tl.constexpr, LOOKUPS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     """Return the row of the table for each number of a block; `lookup` and `inside` have the block's shape.
 
-    Where STACKED, `place` is that of each number's member, and there are LOOKUPS for each of `members` members.
+    Where STACKED, `place` is that of each number's member, whose entries follow those of all members before it. Its
+    part of `starts` is filled up to whole vectors, so that sums have the layout and order that those of one model have.
     """
     if STACKED:
-        lookup += place * LOOKUPS
+        starts += place * ((LOOKUPS + 4) // 4 * 4)
     start = tl.load(starts + lookup, mask=inside, other=0)
     length = tl.load(starts + lookup + 1, mask=inside, other=0) - start
     found = length * 0
@@ -63,12 +64,13 @@ def find_row(
         found = tl.where((further <= length) & (key <= v), further, found)
     last = tl.load(keys + start + found - 1, mask=found > 0, other=0.0)
     if STACKED:
-        lookups = members * LOOKUPS
-        number = tl.load(starts + lookups)  # of all keys
-        absent = tl.where(v == v, number + lookups, number) + lookup
+        end = tl.load(starts + LOOKUPS)  # of the member's keys
+        absent = tl.where(v == v, end + LOOKUPS, end) + lookup
+        row = tl.where((found > 0) & (last == v), start + found - 1, absent) + place * (2 * LOOKUPS)
     else:
         absent = tl.where(v == v, KEYS + LOOKUPS, KEYS) + lookup
-    return tl.where((found > 0) & (last == v), start + found - 1, absent)
+        row = tl.where((found > 0) & (last == v), start + found - 1, absent)
+    return row
 
 
 @triton.jit(do_not_specialize=["size", "first", "members"])
@@ -76,9 +78,9 @@ def lookup_kernel(
     x,  # float32 or float64 [rows, WIDTH]
     numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     columns,  # int32 [LOOKUPS]
-    starts,  # int32 [LOOKUPS + 1]; [members LOOKUPS + 1] where STACKED
-    keys,  # float64 [KEYS], or all members' keys
-    table,  # float64 [KEYS + 2 LOOKUPS], or of all members' keys and lookups
+    starts,  # int32 [LOOKUPS + 1], or for each member as in `find_row`
+    keys,  # float64 [KEYS], or those of one member after the other
+    table,  # float64 [KEYS + 2 LOOKUPS], or those of one member after the other
     out,  # float32 or float64 [size]
     size,  # rows * LOOKUPS
     first,  # the number of the first member
@@ -98,9 +100,7 @@ def lookup_kernel(
     column = tl.load(columns + lookup, mask=inside, other=0)
     v = tl.load(x + at // LOOKUPS * WIDTH + column, mask=inside, other=0.0).to(tl.float64)
     place = member_places(numbers, at // LOOKUPS, inside, first, members) if STACKED else at
-    row = find_row(
-        v, lookup, place, inside, starts, keys, members, STACKED=STACKED, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH
-    )
+    row = find_row(v, lookup, place, inside, starts, keys, STACKED=STACKED, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH)
     y = apply_function(tl.load(table + row, mask=inside, other=0.0), FUNCTION)
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
@@ -110,9 +110,9 @@ def lookup_sum_kernel(
     x,  # float32 or float64 [rows, WIDTH]
     numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     columns,  # int32 [LOOKUPS]
-    starts,  # int32 [LOOKUPS + 1]; [members LOOKUPS + 1] where STACKED
-    keys,  # float64 [KEYS], or all members' keys
-    table,  # float64 [KEYS + 2 LOOKUPS, TARGETS], or of all members' keys and lookups
+    starts,  # int32 [LOOKUPS + 1], or for each member as in `find_row`
+    keys,  # float64 [KEYS], or those of one member after the other
+    table,  # float64 [KEYS + 2 LOOKUPS, TARGETS], or those of one member after the other
     out,  # float32 or float64 [rows, TARGETS]
     rows,
     first,  # the number of the first member
@@ -139,7 +139,7 @@ def lookup_sum_kernel(
         v = tl.load(x + at[:, None] * WIDTH + column[None, :], mask=inside, other=0.0).to(tl.float64)
         lookups = tl.broadcast_to(lookup[None, :], [BLOCK_ROWS, BLOCK_LOOKUPS])
         row = find_row(
-            v, lookups, place[:, None], inside, starts, keys, members,
+            v, lookups, place[:, None], inside, starts, keys,
             STACKED=STACKED, KEYS=KEYS, LOOKUPS=LOOKUPS, DEPTH=DEPTH,
         )  # fmt: skip
         total += tl.load(table + row.to(tl.int64) * TARGETS + target, mask=inside, other=0.0)

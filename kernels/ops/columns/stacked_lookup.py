@@ -1,11 +1,10 @@
 """Lookups in the tables of each row's own member of a fleet.
 
-Each of `members` members has `L` lookups of the same columns, whose keys may be as many as they like. The lookups of
-all members follow each other: the lookup `l` of the member at place `m` is the lookup `m L + l` of an operation as in
-`lookup.py` with `members · L` lookups. A row reads the `L` of its member.
+Each of `members` members has `L` lookups of the same columns, whose keys may be as many as they like. The keys and the
+tables of the members, as in `lookup.py`, follow each other.
 
-`columns`: int32 `[L]`; `starts`: `[members · L + 1]`; `keys`: float64 `[N]`; `table`: float64
-`[N + 2 · members · L, T]`.
+`columns`: int32 `[L]`; `starts`: `[members, L + 1]`, the places among all keys of the first key of each lookup, and of
+the end of the last one's; `keys`: float64 `[N]`; `table`: float64 `[N + 2 · members · L, T]`.
 
 The kernels are those of `lookup.py`. Plain torch finds the keys of all rows at once, and adds up a row's entries in the
 order of the lookups as one member's operation does.
@@ -45,22 +44,19 @@ class StackedLookup(Stacked[Lookup]):
 
     @classmethod
     def of(cls, operations: Sequence[Lookup], start: int = 0) -> StackedLookup:
-        first, counts = operations[0], [np.diff(each.starts) for each in operations]
-        # A member's table has the entries of its keys, those of NaN and those of other numbers.
-        ends = [(len(each.keys), len(each.keys) + len(each.columns)) for each in operations]
-        parts = [np.split(each.table, each_ends) for each, each_ends in zip(operations, ends, strict=True)]
+        ends = np.cumsum([len(each.keys) for each in operations])
         return cls(
-            first.columns,
-            np.concatenate([[0], np.concatenate(counts).cumsum()]),
+            operations[0].columns,
+            np.stack([each.starts for each in operations]) + np.append(0, ends)[:-1, None],
             np.concatenate([each.keys for each in operations]),
-            np.concatenate([part for kind in zip(*parts, strict=True) for part in kind]),
+            np.concatenate([each.table for each in operations]),
             start=start,
-            **first.attributes(),
+            **operations[0].attributes(),
         )
 
     @property
     def members(self) -> int:
-        return (len(self.starts) - 1) // max(len(self.columns), 1)
+        return len(self.starts)
 
     @property
     def first(self) -> int:
@@ -72,16 +68,19 @@ class StackedLookup(Stacked[Lookup]):
         check_function(self.function)
         if not lookups or self.columns.min() < 0 or self.columns.max() >= width:
             raise PlanError(f"stacked_lookup: columns must be at least one and lie in [0, {width}).")
-        starts = self.starts
-        if len(starts) != lookups + 1 or starts[0] != 0 or starts[-1] != count or np.any(np.diff(starts) < 0):
-            raise PlanError(f"stacked_lookup: starts must be [{lookups + 1}] and ascend from 0 to {count}.")
+        shape = (self.members, len(self.columns) + 1)
+        if self.starts.shape != shape or not np.array_equal(self.starts[1:, 0], self.starts[:-1, -1]):
+            raise PlanError(f"stacked_lookup: starts must be {list(shape)}, from the end of the member before.")
+        starts = np.append(self.starts[:, :-1], self.starts[-1, -1])
+        if starts[0] != 0 or starts[-1] != count or np.any(np.diff(starts) < 0):
+            raise PlanError(f"stacked_lookup: starts must ascend from 0 to {count}, the number of keys.")
         own = np.repeat(np.arange(lookups), np.diff(starts))
         if np.isnan(self.keys).any() or np.any(np.diff(self.keys)[np.diff(own) == 0] <= 0):
             raise PlanError("stacked_lookup: the keys of each lookup must be numbers that ascend.")
         targets = self.table.shape[-1] if self.summed else 1
         if self.table.shape != (count + 2 * lookups, targets) or not targets:
-            shape = f"[{count + 2 * lookups}, {'targets' if self.summed else 1}]"
-            raise PlanError(f"stacked_lookup: table must be {shape}, not {list(self.table.shape)}.")
+            expected = f"[{count + 2 * lookups}, {'targets' if self.summed else 1}]"
+            raise PlanError(f"stacked_lookup: table must be {expected}, not {list(self.table.shape)}.")
         if len(self.table) > np.iinfo(np.int32).max:
             raise PlanError(f"stacked_lookup: the table may have at most 2³¹ − 1 rows, not {len(self.table):,}.")
 
@@ -89,24 +88,24 @@ class StackedLookup(Stacked[Lookup]):
         return self.table.shape[1] if self.summed else len(self.columns)
 
     def parameters(self) -> dict[str, np.ndarray]:
+        filled = -self.starts.shape[1] % 4  # up to whole vectors, see `find_row`
         return {
             "columns": self.columns.astype(np.int32),
-            "starts": self.starts.astype(np.int32),
+            "starts": np.pad(self.starts, ((0, 0), (0, filled))).astype(np.int32),
             "keys": np.append(self.keys, np.inf),  # never empty
             "table": self.table,
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place, (keys, table) = inputs[0], self.places(inputs[1]), (parameters["keys"], parameters["table"])
-        count, lookups, longest = len(self.keys), self.members * len(self.columns), int(np.diff(self.starts).max())
-        entries = []
-        for number, column in enumerate(self.columns.tolist()):
-            v, lookup = x[:, column].double(), place * len(self.columns) + number
-            first, end = (parameters["starts"].long()[lookup + side] for side in (0, 1))
+        lookups, longest = len(self.columns), int(np.diff(self.starts).max())
+        starts, entries = parameters["starts"][place].long(), []
+        for lookup, column in enumerate(self.columns.tolist()):
+            v, first, end = x[:, column].double(), starts[:, lookup], starts[:, lookup + 1]
             at = first[:, None] + torch.arange(longest)  # [rows, keys], some of which are the next lookup's
-            hit = (keys[at.clip(max=count)] == v[:, None]) & (at < end[:, None])
-            absent = torch.where(v.isnan(), count + lookup, count + lookups + lookup)
-            entries.append(table[torch.where(hit.any(1), (at * hit).sum(1), absent)])
+            hit = (keys[at.clip(max=len(self.keys))] == v[:, None]) & (at < end[:, None])
+            absent = starts[:, lookups] + torch.where(v.isnan(), lookup, lookups + lookup)
+            entries.append(table[torch.where(hit.any(1), (at * hit).sum(1), absent) + 2 * lookups * place])
         answer = torch.stack(entries).sum(0) if self.summed else torch.cat(entries, dim=1)
         return FUNCTIONS[self.function](answer)
 
@@ -120,24 +119,23 @@ class StackedLookup(Stacked[Lookup]):
 
     def _compute(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         """Return the table entries of some rows, before the function."""
-        table, keys, starts = parameters["table"], parameters["keys"], parameters["starts"].long()
-        columns = len(self.columns)
+        table, keys, lookups = parameters["table"], parameters["keys"], len(self.columns)
         v = x.double().index_select(1, parameters["columns"])  # [rows, L]
-        lookup = place[:, None] * columns + torch.arange(columns)
-        first, end = starts[lookup], starts[lookup + 1]
-        found = first  # the first key that may be v: those below are passed, by halves of the longest list
+        starts = parameters["starts"].index_select(0, place).long()
+        end = starts[:, 1 : lookups + 1]
+        found = starts[:, :lookups]  # the first key that may be v: halves of the longest list pass those below
         for level in reversed(range(longest_search(self.starts))):
             further = found + (1 << level)
             below = (further <= end) & (keys[(further - 1).clip(max=len(self.keys))] < v)
             found = torch.where(below, further, found)
         hit = (found < end) & (keys[found] == v)
-        absent = len(self.keys) + lookup + self.members * columns * ~v.isnan()
-        row = torch.where(hit, found, absent)
+        absent = end[:, -1:] + torch.arange(lookups) + lookups * ~v.isnan()
+        row = torch.where(hit, found, absent) + 2 * lookups * place[:, None]
         if not self.summed:
             return table[:, 0][row]
         total = table[row[:, 0]]
-        for number in range(1, columns):
-            total += table[row[:, number]]
+        for lookup in range(1, lookups):
+            total += table[row[:, lookup]]
         return total
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
