@@ -85,6 +85,7 @@ def test_describe_names_the_worst_the_median_and_the_named_model(run_here, folde
         f": {errors.max():.1e} of '{worst}', the worst; {np.median(errors):.1e} of '{median}', the median; " in parity
     )
     assert parity.endswith(f"; {named:.1e} of 'shop 9'.")
+    assert document.parity.outputs["y"].max_error == errors.max()
     assert sum(each.bytes for each in document.fleet.classes) == sum(step.bytes for step in document.stages[-1].steps)
     assert "as stacked" in out
     code, _, err = run_here("describe", "described/demand", "--member", "shop-9")
