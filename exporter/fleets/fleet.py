@@ -272,7 +272,7 @@ def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: Member
             first.parity,
             rows=sum(member.parity.rows for member in members),
             rows_from=f"{len(members):,} models, {first.parity.rows_from} of each",
-            outputs={name: _largest(members, name) for name in plan.outputs},
+            outputs={name: _worst(members, name) for name in plan.outputs},
             types=inputs.datatypes(),
         ),
         stages=(stage_summary("stacked", plan),),
@@ -282,7 +282,7 @@ def _document(members: Sequence[Member], plan: Plan, fleet: Fleet, table: Member
     )
 
 
-def _largest(members: Sequence[Member], name: str) -> OutputParity:
+def _worst(members: Sequence[Member], name: str) -> OutputParity:
     """Return the largest numbers of an output's parity over all members, and the unit of the largest error."""
     found = [member.parity.outputs[name] for member in members]
     rounded = [each.rounded for each in found if each.rounded is not None]

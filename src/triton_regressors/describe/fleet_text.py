@@ -37,10 +37,11 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
 
 
 def member_ids(document: Document) -> tuple[str, ...]:
-    """Return the ids of a fleet's models by their numbers."""
+    """Return the ids of a fleet's models by their numbers, whole numbers as strings."""
     assert document.fleet is not None
-    group = next(each for each in document.inputs.text if each.name == document.fleet.by)
-    return group.categories[0]
+    inputs, by = document.inputs, document.fleet.by
+    texts = {group.name: group for group in inputs.text}
+    return tuple(map(str, texts.get(by, inputs.integers).categories[0]))
 
 
 def _class_sentence(each: MemberClass) -> str:
