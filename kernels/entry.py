@@ -251,8 +251,8 @@ class Document:
     may hold NaN. `interval` is None if the model has no outputs `lower` and `upper`. `answers_column` is True if the
     estimator's `predict` answers its one target as `[rows, 1]`, and None if it answers `[rows]` or has several targets.
     `boolean_columns` held booleans in the sample, or in training if an encoder says so; None if no column did. `fleet`
-    is None for a single model. For a fleet, `parity` has each output's worst member, and `nan_columns` the columns in
-    which some member takes NaN.
+    is None for a single model. For a fleet, the numbers of `parity` are the largest of all members, and `nan_columns`
+    are the columns in which some member takes NaN.
     """
 
     plan: Mapping[str, Any]

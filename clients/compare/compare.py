@@ -25,6 +25,7 @@ from triton_regressors.clients.compare.figures.measurement import Settings, expe
 from triton_regressors.clients.compare.figures.results import Figures, Point
 from triton_regressors.clients.compare.figures.statistics import ServerCounters, Window
 from triton_regressors.clients.compare.load.generator import Load, LoadGenerator
+from triton_regressors.clients.compare.load.members import LAWS
 from triton_regressors.clients.compare.load.payloads import (
     CheckedRows,
     Payloads,
@@ -85,6 +86,7 @@ def compare(
     quick: bool = False,
     console: Console | None = None,
     on_point: Callable[[Point], None] | None = None,
+    ids: str | None = None,
 ) -> Comparison:
     """Measure dynamic batching configurations of the model `name` side by side.
 
@@ -97,7 +99,8 @@ def compare(
     client_processes: load worker processes (default: by load and cores). generator: "builtin" or "perf_analyzer".
     seed: of the open loop's arrivals. p99_ms: the latency limit for `Comparison.best`. python: the interpreter whose
     packages the models of a server started here see; None: the running one. console: where to show progress.
-    on_point: called with every point when it is complete.
+    on_point: called with every point when it is complete. ids: the law by which the golden rows of a fleet name its
+    models, "uniform" (as None) or "zipf": the model of rank k in proportion to 1/k, with drawn ranks.
 
     Ctrl-C restores the model and returns the points measured so far, with `interrupted` set. Raises ComparisonError if
     something cannot be compared or another comparison of the model on the same server runs, InferenceError or
@@ -109,6 +112,12 @@ def compare(
     settings = Settings(warmup_s=warmup_s, window_s=window_s, max_windows=max_windows, stability=stability)
     if generator not in GENERATORS:
         raise ComparisonError(f"Unknown generator {generator!r}; accepted: {', '.join(GENERATORS)}.")
+    if ids is not None and (ids not in LAWS or rows_file is not None):
+        raise ComparisonError(
+            f"Unknown law {ids!r} of ids; accepted: {', '.join(LAWS)}."
+            if ids not in LAWS
+            else "ids is the law of golden rows; the rows of a file name their models themselves."
+        )
     if client_processes is not None and client_processes < 1:
         raise ComparisonError(f"client_processes is {client_processes}; accepted: 1 or more.")
     if p99_ms is not None and not p99_ms > 0:
@@ -145,7 +154,7 @@ def compare(
                 chosen = (quick_configurations if quick else default_configurations)(config.max_batch_size)
             for configuration in chosen:
                 configuration.apply(config)  # refuse what cannot work before anything is measured
-            real = choose_rows(client, config, repository, rows_file, signature)
+            real = choose_rows(client, config, repository, rows_file, signature, ids)
             processes = {load: load.processes(client_processes) for load in loads}
             comparison.planned = len(chosen) * len(loads)
             if console is not None:
@@ -163,6 +172,7 @@ def compare(
                 "generator": generator,
                 "seed": seed,
                 "floor": floor,
+                "ids": ids,
                 "rows_file": None if rows_file is None else str(rows_file),
                 "configurations": [asdict(configuration) for configuration in chosen],
             }
@@ -283,15 +293,16 @@ def choose_rows(
     repository: Path | None,
     rows_file: Path | None,
     signature: Signature,
+    ids: str | None = None,
 ) -> CheckedRows:
-    """Return the rows to send: the user's own, else the golden rows of the entry."""
+    """Return the rows to send: the user's own, else the golden rows of the entry; see `golden_rows` for `ids`."""
     name = config.name
     entry = None if repository is None else repository / name
     if rows_file is not None:
         from triton_regressors.clients.rows import read_tensors
 
         return rows_with_reference(client, name, read_tensors(rows_file, config), signature)
-    golden = None if entry is None else golden_rows(entry, signature)
+    golden = None if entry is None else golden_rows(entry, signature, ids)
     if golden is None:
         where = "no repository is given" if entry is None else f"{entry} has no golden rows"
         raise ComparisonError(f"There are no rows to send for {name!r}: {where}; give --rows-file ROWS.")

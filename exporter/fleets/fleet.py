@@ -25,7 +25,7 @@ from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Document, Entry, Fleet, Golden, OutputParity, Provenance
 from triton_regressors.kernels.format.inputs import IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
-from triton_regressors.kernels.format.parity import measure
+from triton_regressors.kernels.format.parity import Parity, measure
 from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.version import __version__
 
@@ -324,9 +324,22 @@ def _ids(members: Sequence[Member], by: str, column: int, *, closed: bool) -> di
 
 
 def _worst(members: Sequence[Member], name: str) -> OutputParity:
-    """Return the parity of the member with the largest error of an output."""
-    return max(
-        (member.parity.outputs[name] for member in members), key=lambda parity: (parity.excess, parity.max_error)
+    """Return the largest numbers of an output's parity over all members, and the unit of the largest error."""
+    found = [member.parity.outputs[name] for member in members]
+    rounded = [each.rounded for each in found if each.rounded is not None]
+    return OutputParity(
+        max(found, key=lambda each: each.max_error).unit,
+        *_maxima(found),
+        Parity(*_maxima(rounded)) if rounded else None,
+    )
+
+
+def _maxima(found: Sequence[OutputParity | Parity]) -> tuple[float, float, float]:
+    """Return the largest `max_error`, `max_ulp` and `excess`."""
+    return (
+        max(each.max_error for each in found),
+        max(each.max_ulp for each in found),
+        max(each.excess for each in found),
     )
 
 

@@ -85,6 +85,7 @@ def test_describe_names_the_worst_the_median_and_the_named_model(run_here, folde
         f": {errors.max():.1e} of '{worst}', the worst; {np.median(errors):.1e} of '{median}', the median; " in parity
     )
     assert parity.endswith(f"; {named:.1e} of 'shop 9'.")
+    assert document.parity.outputs["y"].max_error == errors.max()
     assert sum(each.bytes for each in document.fleet.classes) == sum(step.bytes for step in document.stages[-1].steps)
     assert "as stacked" in out
     code, _, err = run_here("describe", "described/demand", "--member", "shop-9")
@@ -145,7 +146,7 @@ def test_manifests_that_cannot_be_used(run_here, folder, lines, says):
         ((*FILES, "other/narrow.skops"), "'007' and 'narrow' differ in the names of their columns"),
         ((*FILES, "--samples", "rows.csv"), "rows.csv has no column 'id' with the id of each row's model; name it"),
         ((FILES[0], "--by", "shop", "--samples", "rows.csv"), "rows for '008', which is no model of the fleet."),
-        ((*FILES, "--by", "price"), "The models have a column or an input 'price' already; choose another name"),
+        ((*FILES, "--by", "price"), "'price' already; choose another name with by=."),
         ((*FILES, "--tracking-uri", "http://localhost"), "--tracking-uri goes with models in MLflow."),
         (("--mlflow", "demand"), "the models' name must have one *, such as demand-* or demand-*@ALIAS."),
     ],

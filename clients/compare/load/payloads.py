@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,13 @@ from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.client.tensors import Tensors, datatype, row_count, sent_inputs, take, wire
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load.generator import Load, Sample
+from triton_regressors.clients.compare.load.members import LAWS, draw_rows
 from triton_regressors.clients.errors import RowsError
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden, versions
 from triton_regressors.kernels.format.errors import PlanError
 
 MAX_PAYLOADS = 16
+MAX_PAYLOADS_OF_FLEET = 4096
 MAX_PAYLOAD_BYTES = 32 << 20
 FLOAT32_ROUNDING = 2.0**-22
 """Relative difference that float32 answers may have from float64 expectations."""
@@ -69,22 +71,29 @@ class Signature:
 class CheckedRows:
     """Rows to send and the answers that the model must give.
 
-    tensors: as requests carry them. expected: float64 [rows, n_targets]. tolerance: largest absolute difference.
+    tensors: as requests carry them. expected: float64 [rows, n_targets]. tolerance: largest absolute difference, one
+    number or what can be broadcast to `expected`. max_payloads: the most different requests to make of them.
     """
 
     tensors: Tensors
     expected: np.ndarray
-    tolerance: float
+    tolerance: float | np.ndarray
+    max_payloads: int = MAX_PAYLOADS
 
     def zeros(self) -> CheckedRows:
         """Return the same rows with the do-nothing model's answers."""
-        return CheckedRows(self.tensors, np.zeros_like(self.expected), 0.0)
+        return replace(self, expected=np.zeros_like(self.expected), tolerance=0.0)
 
 
-def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
+def golden_rows(entry: Path, signature: Signature, ids: str | None = None) -> CheckedRows | None:
     """Return the golden rows of an entry's newest version, or None for a model that this project did not export.
 
-    Their tolerance is that of the export's parity report, in the units of the predictions.
+    Their tolerance is that of the export's parity report, in the units of the predictions. The rows of a fleet are
+    drawn so that they name its models by the law `ids`, uniformly if it is None.
+
+    Raises:
+        RowsError: they cannot be read.
+        ComparisonError: they lack a tensor, or there is a law for an entry of one model.
     """
     if not versions(entry) or not (newest := find_entry(entry)).exported:
         return None
@@ -98,8 +107,15 @@ def golden_rows(entry: Path, signature: Signature) -> CheckedRows | None:
     lacking = {*signature.inputs, signature.output} - {*tensors, *golden.outputs}
     if lacking:
         raise ComparisonError(f"The golden rows of {directory} lack {min(lacking)!r}; export the model again.")
-    tolerance = document.parity.tolerance * max(document.parity.outputs[signature.output].unit)
-    return CheckedRows({name: tensors[name] for name in signature.inputs}, golden.outputs[signature.output], tolerance)
+    rows = {name: tensors[name] for name in signature.inputs}
+    expected, units = golden.outputs[signature.output], np.asarray(golden.units[signature.output])
+    if document.fleet is None:
+        if ids is not None:
+            raise ComparisonError(f"{directory} is an entry of one model; ids is for a fleet.")
+        return CheckedRows(rows, expected, document.parity.tolerance * units)
+    drawn = draw_rows(golden.X[:, -1], ids or LAWS[0])
+    tolerance = document.parity.tolerance * units[drawn]
+    return CheckedRows(take(rows, drawn), expected[drawn], tolerance, MAX_PAYLOADS_OF_FLEET)
 
 
 def rows_with_reference(client: Client, model: str, tensors: Tensors, signature: Signature) -> CheckedRows:
@@ -111,13 +127,13 @@ def rows_with_reference(client: Client, model: str, tensors: Tensors, signature:
 
 @dataclass(frozen=True)
 class Payloads:
-    """Several different requests for one model and load, and the check of their answers."""
+    """Several different requests for one model and load, their answers, and how far other answers may be from these."""
 
     protocol: str
     output: str
     requests: tuple[bytes, ...]
     expected: tuple[np.ndarray, ...]
-    tolerance: float
+    allowed: tuple[np.ndarray, ...]
 
     @classmethod
     def build(cls, model: str, signature: Signature, rows: CheckedRows, load: Load, address: str) -> Payloads:
@@ -125,10 +141,11 @@ class Payloads:
         available = row_count(rows.tensors)
         request_bytes = sum(len(wire(array)) for array in rows.tensors.values()) * load.rows // available
         # At least two, so that an answer to another request is noticed.
-        count = max(2, min(MAX_PAYLOADS, available, MAX_PAYLOAD_BYTES // max(request_bytes, 1)))
+        count = max(2, min(rows.max_payloads, available, MAX_PAYLOAD_BYTES // max(request_bytes, 1)))
         chosen = [(number * load.rows + np.arange(load.rows)) % available for number in range(count)]
         if len({tuple(index[:1]) for index in chosen}) == 1:  # rows divide the data evenly: begin elsewhere
             chosen = [(index + number) % available for number, index in enumerate(chosen)]
+        allowed = rows.tolerance + FLOAT32_ROUNDING * np.abs(rows.expected)
         make = _grpc_request if load.protocol == "grpc" else _http_request
         requests = tuple(make(model, signature, take(rows.tensors, index), address) for index in chosen)
         return cls(
@@ -136,7 +153,7 @@ class Payloads:
             signature.output,
             requests,
             tuple(rows.expected[index] for index in chosen),
-            rows.tolerance,
+            tuple(allowed[index] for index in chosen),
         )
 
     def wrong(self, sample: Sample) -> str | None:
@@ -148,8 +165,7 @@ class Payloads:
             return f"wrong answer: it cannot be read ({type(error).__name__})"
         if answer.shape != expected.shape:
             return f"wrong answer: shape {list(answer.shape)} instead of {list(expected.shape)}"
-        allowed = self.tolerance + FLOAT32_ROUNDING * np.abs(expected)
-        if not bool(np.all(np.abs(answer - expected) <= allowed)):
+        if not bool(np.all(np.abs(answer - expected) <= self.allowed[sample.number])):
             return "wrong answer: values differ from the expected ones"
         return None
 

@@ -25,6 +25,13 @@ _COMPARED, _LOAD, _SERVER = "What is compared", "The load", "The server"
 _WINDOWS, _RESULT = "How long it is measured", "Results"
 
 
+class LawName(str, Enum):
+    """The values of `--ids`."""
+
+    UNIFORM = "uniform"
+    ZIPF = "zipf"
+
+
 class GeneratorName(str, Enum):
     """The values of `--generator`."""
 
@@ -87,6 +94,14 @@ def compare(
             metavar="FILE",
             help="Rows to send (.npy, .csv or .parquet) instead of the golden rows. A table may have more columns "
             "than the model was trained with: the columns are taken by name.",
+            rich_help_panel=_LOAD,
+        ),
+    ] = None,
+    ids: Annotated[
+        LawName | None,
+        typer.Option(
+            metavar="LAW",
+            help="How often golden rows name a fleet's models: uniform, the default, or zipf (rank k: 1/k).",
             rich_help_panel=_LOAD,
         ),
     ] = None,
@@ -251,6 +266,7 @@ def compare(
                 protocols=[each.value for each in protocol or (ProtocolName.grpc,)],
                 rate=rate or None,
                 rows_file=rows_file,
+                ids=None if ids is None else ids.value,
                 url=url,
                 http_url=http_url,
                 floor=floor,

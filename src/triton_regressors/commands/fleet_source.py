@@ -155,7 +155,7 @@ def read_samples(file: Path | None, models: Mapping[str, ModelRead], by: str) ->
     if not has_names(table) or by not in table.columns:
         raise RowsError(f"{file} has no column '{by}' with the id of each row's model; name it with --by.")
     table[by] = table[by].astype(str)
-    return table  # type: ignore[no-any-return]
+    return table
 
 
 def _example(key: str, model: ModelRead) -> Any | None:

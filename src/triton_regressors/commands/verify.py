@@ -43,7 +43,10 @@ def verify(
     with connect(url, protocol) as client:
         result = verify_entry(client, name, repository=repository, version=version or None, members=members)
     console = Console()
-    of_models = "" if result.members is None else " of {:,} of {:,} models".format(*result.members)
+    of_models = ""
+    if result.members is not None:
+        asked, models = result.members
+        of_models = f" of {models:,} models" if asked == models else f" of {asked:,} of {models:,} models"
     table = Table(title=Text(f"{result.model}, version {result.version}: {result.rows:,} golden rows{of_models}"))
     for heading in ("output", "max |error| in std of the predictions", "tolerance", ""):
         table.add_column(heading)

@@ -35,11 +35,11 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
     ids = member_ids(document)
     number = None if member is None else ids.index(member)
     for output, errors in table.errors.items():
-        yield _parity_sentence(output, ids, errors, table.excess[output], number)
+        yield _parity_sentence(output, ids, errors, number)
 
 
 def member_ids(document: Document) -> tuple[str, ...]:
-    """Return the ids of a fleet's models by their numbers."""
+    """Return the ids of a fleet's models by their numbers, whole numbers as strings."""
     return tuple(map(str, document.inputs.models))
 
 
@@ -50,9 +50,9 @@ def _class_sentence(each: MemberClass) -> str:
     return f"{_models(each.members)} ({each.estimator}): {launches}, {each.bytes:,} bytes."
 
 
-def _parity_sentence(output: str, ids: tuple[str, ...], errors: np.ndarray, excess: np.ndarray, one: int | None) -> str:
+def _parity_sentence(output: str, ids: tuple[str, ...], errors: np.ndarray, one: int | None) -> str:
     """Return a sentence on an output's largest error for the worst model, the median one, and the one of a number."""
-    order = np.lexsort((errors, excess))
+    order = np.argsort(errors, kind="stable")
     places = {"worst": int(order[-1]), "median": int(order[(len(order) - 1) // 2])}
     said = [f"{errors[place]:.1e} of {ids[place]!r}, the {what}" for what, place in places.items()]
     said += [] if one is None else [f"{errors[one]:.1e} of {ids[one]!r}"]
