@@ -88,7 +88,6 @@ class TritonPythonModel:
         from .engine.runner import Runner
         from .engine.staging import MAX_NUMBERS
         from .format.inputs import MAX_STRING_BYTES, ONLY_CPU_INPUTS
-        from .format.member_table import read_members
         from .format.parity import measure
         from .format.row_profile import read_profile
         from .plan.plan import load_plan
@@ -140,7 +139,11 @@ class TritonPythonModel:
         self.by = self.inputs.ids
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
-        refused = None if document.fleet is None else read_members(version, plan.n_features).refused
+        refused = None
+        if document.fleet is not None:  # otherwise the entry does not carry the module
+            from .format.member_table import read_members
+
+            refused = read_members(version, plan.n_features).refused
         self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused)
         gathered = self.allowed if self.inputs.plain_matrix else None
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows, gathered=gathered)

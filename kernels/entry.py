@@ -444,7 +444,14 @@ def _document(path: Path, whole: dict[str, Any]) -> Document:
             inputs = to_json(Inputs.plain(n_features))
         tensors = {**inputs, "n_features": n_features} if isinstance(inputs, dict) else inputs
         found |= {"plan": whole, "inputs": tensors}
-        document = from_json(Document, found, names={"Inputs": Inputs, "Parity": Parity})
+        names: dict[str, Any] = {"Inputs": Inputs, "Parity": Parity, "MadeTexts": Any}
+        if (
+            isinstance(tensors, dict) and tensors.get("made") is not None
+        ):  # otherwise the entry does not carry the module
+            from .format.text_steps import MadeTexts
+
+            names["MadeTexts"] = MadeTexts
+        document = from_json(Document, found, names=names)
     except (TypeError, ValueError) as error:  # the digest fits, but no export wrote this
         raise PlanError(f"{path} does not hold what an export writes ({error}).") from error
     tolerance = document.parity.tolerance

@@ -52,4 +52,5 @@ def write_plan(version: Path, plan: Plan) -> None:
     """Write a version that holds this plan; its one golden row is made of zeros, and so are the answers."""
     row = np.zeros((1, plan.n_features), plan.dtype)
     golden = Golden(row, {name: np.zeros((1, width)) for name, width in plan.output_widths().items()})
-    entry.write_version(version, document_of(plan), plan.to_tensors(), golden, modules_of(plan))
+    document = document_of(plan)
+    entry.write_version(version, document, plan.to_tensors(), golden, modules_of(plan, document))

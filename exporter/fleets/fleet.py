@@ -317,9 +317,10 @@ def numbered(by: str) -> str:
 
 def _ids(members: Sequence[Member], by: str, column: int, *, closed: bool) -> dict[str, Any]:
     """Return the fields of `Inputs` with the ids in a column of the matrix."""
-    known = tuple(member.id for member in members)
-    if isinstance(known[0], int):
-        return {"integers": IntegerInput((column,), (known,), (closed,), name=by)}
+    whole = tuple(member.id for member in members if isinstance(member.id, int))
+    if whole:
+        return {"integers": IntegerInput((column,), (whole,), (closed,), name=by)}
+    known = tuple(str(member.id) for member in members)
     return {"text": (*members[0].inputs.text, TextInput(by, (column,), (known,), (closed,)))}
 
 

@@ -1,6 +1,7 @@
 """The modules of kernels/ that an entry carries: its model's, its plan's operations', and all that these import.
 
-Imports for annotations alone are left out. A file of data goes with the module of its name.
+Imports for annotations alone are left out, and so are modules that read what the entry does not have. A file of data
+goes with the module of its name.
 """
 
 from __future__ import annotations
@@ -11,21 +12,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from triton_regressors.kernels import entry
+from triton_regressors.kernels.entry import Document
 from triton_regressors.kernels.ops.kinds import MODULES
 from triton_regressors.kernels.plan.plan import Plan
 
 KERNELS = Path(entry.__file__).parent
 MODEL = Path("backend.py")
 
+OF_STRINGS, OF_FLEETS = Path("format/text_steps.py"), Path("format/member_table.py")
+"""The modules that columns made of strings need, and those of fleets: every entry's code names them."""
 
-def modules_of(plan: Plan) -> list[Path]:
-    """Return the files that an entry of this plan carries, by their paths below kernels/, in order."""
+
+def modules_of(plan: Plan, document: Document) -> list[Path]:
+    """Return the files that an entry of this plan and document carries, by their paths below kernels/, in order."""
+    needed = {OF_STRINGS: document.inputs.made is not None, OF_FLEETS: document.fleet is not None}
     kinds = {step.operation.kind() for step in plan.steps}
     waiting = [MODEL, *(Path("ops", *MODULES[kind].split(".")).with_suffix(".py") for kind in kinds)]
     found: set[Path] = set()
     while waiting:
         path = waiting.pop()
-        if path not in found:
+        if path not in found and needed.get(path, True):
             found.add(path)
             waiting += imported(path)
     data = {path.with_suffix(".json") for path in found}

@@ -134,7 +134,8 @@ def publish(
     with staged(repository) as staging:
         written = staging / "entry"
         first = version or 1
-        write_version(written / str(first), document, plan.to_tensors(), golden, modules_of(plan), profile, members)
+        modules = modules_of(plan, document)
+        write_version(written / str(first), document, plan.to_tensors(), golden, modules, profile, members)
         while True:
             try:
                 if (repository / name).exists():

@@ -50,7 +50,7 @@ def member_sums(
             doubts.copy_(((total - error).float() != (total + error).float()).any(1))
     rows = doubtful.nonzero()[:, 0]
     order = rows[place[rows].argsort(stable=True)]
-    members, counts = place[order].unique_consecutive(return_counts=True)
+    members, counts = torch.unique_consecutive(place[order], return_counts=True)
     for member, some in zip(members.tolist(), order.split(counts.tolist()), strict=True):
         answer[some] = alone(member, x[some])
     return answer

@@ -16,10 +16,12 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .text_steps import MadeTexts, Texts, run
+if TYPE_CHECKING:
+    from .text_steps import MadeTexts, Texts
 
 NUMBERS = "X"
 """Name of the tensor of numbers."""
@@ -95,6 +97,8 @@ class TextInput:
 
         Those hold bytes that are not UTF-8, or strings that are too long.
         """
+        from .text_steps import Texts
+
         found = Texts.of(texts)
         numbers = self.numbered(column, found.values, max_bytes)
         refused = numbers == TOO_LONG
@@ -275,7 +279,8 @@ class Inputs:
         if self.integers.columns and self.of_integers in tensors:
             matrix[:, self.integers.columns] = self.integers.encode(tensors[self.of_integers])
         sources = () if self.made is None else self.made.all_sources
-        read, refused = dict[int, Texts](), dict[int, np.ndarray]()
+        read: dict[int, Texts] = {}
+        refused: dict[int, np.ndarray] = {}
         for group in given:
             for place, column in enumerate(group.columns):
                 texts = tensors[group.name][:, place].tolist()
@@ -285,6 +290,8 @@ class Inputs:
                     numbers = group.numbered(place, texts, max_string_bytes)
                 matrix[:, column] = numbers
         if self.made is not None:
+            from .text_steps import run
+
             for column, numbers in run(self.made, read, UNKNOWN).items():
                 matrix[:, column] = numbers
             for made in self.made.columns:

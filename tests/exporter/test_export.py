@@ -48,7 +48,8 @@ def test_entry_holds_all_it_needs(tmp_path: Path) -> None:
     entry = export(ridge(), tmp_path, name="ridge").entry
     assert (entry.directory, entry.version, entry.version_directory) == (tmp_path / "ridge", 1, tmp_path / "ridge/1")
     written = set(files(entry.directory))
-    kernels, carried = Path(entry_module.__file__).parent, modules_of(load_plan(entry.version_directory))
+    kernels, version = Path(entry_module.__file__).parent, entry.version_directory
+    carried = modules_of(load_plan(version), read_document(version))
     assert written == {
         "config.pbtxt",
         *(f"1/{name}" for name in ("model.py", "plan.json", "weights.safetensors", "golden.safetensors")),

@@ -1,5 +1,6 @@
 """The modules that an entry carries: enough for its plan, and no other family's."""
 
+import dataclasses
 import importlib
 import os
 import sys
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.documents import write_plan
+from tests.documents import document_of, write_plan
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.plan.test_plan import one_step
-from triton_regressors.exporter.publish.modules import KERNELS, MODEL, imported, modules_of
+from triton_regressors.exporter.publish.modules import KERNELS, MODEL, OF_FLEETS, OF_STRINGS, imported, modules_of
 from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.entry import Fleet
+from triton_regressors.kernels.format.text_steps import MadeTexts
 from triton_regressors.kernels.ops.kinds import FAMILIES, MODULES
 from triton_regressors.kernels.plan.plan import Plan
 
@@ -28,6 +31,10 @@ OF_OTHERS = {"networks": {"linear"}, "points": {"linear"}}
 
 def plan_of(kind: str) -> Plan:
     return one_step(*OPERATIONS[EXAMPLES[kind]])
+
+
+def carried_by(plan: Plan) -> list[Path]:
+    return modules_of(plan, document_of(plan))
 
 
 @pytest.fixture
@@ -62,15 +69,24 @@ def test_a_version_computes_by_its_own_modules(tmp_path: Path, package: str, kin
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_version_carries_no_other_family(kind: str) -> None:
     family = MODULES[kind].partition(".")[0]
-    carried = {path.parts[1] for path in modules_of(plan_of(kind)) if path.parts[0] == "ops"} - {"kinds.py"}
+    carried = {path.parts[1] for path in carried_by(plan_of(kind)) if path.parts[0] == "ops"} - {"kinds.py"}
     assert {family} <= carried <= {family, *OF_OTHERS.get(family, ()), "columns"}  # which cut the example's input
 
 
 def test_what_no_version_needs() -> None:
     """Types are read by mypy alone."""
-    everything = {path for kind in MODULES for path in modules_of(plan_of(kind))}
+    everything = {path for kind in MODULES for path in carried_by(plan_of(kind))}
     there = {path.relative_to(KERNELS) for path in KERNELS.rglob("*") if path.suffix in (".py", ".json")}
-    assert there - everything == {Path("serving/backend_types.py")}
+    assert there - everything == {Path("serving/backend_types.py"), OF_STRINGS, OF_FLEETS}
+
+
+def test_modules_that_few_entries_need_go_with_these() -> None:
+    plan = plan_of("affine")
+    document = document_of(plan)
+    made = dataclasses.replace(document.inputs, made=MadeTexts((), ()))
+    fleet = dataclasses.replace(document, fleet=Fleet("shop", ()))
+    assert set(modules_of(plan, dataclasses.replace(document, inputs=made))) - set(carried_by(plan)) == {OF_STRINGS}
+    assert set(modules_of(plan, fleet)) - set(carried_by(plan)) == {OF_FLEETS}
 
 
 def test_imports_inside_functions_count_and_those_for_types_do_not() -> None:
@@ -81,6 +97,6 @@ def test_imports_inside_functions_count_and_those_for_types_do_not() -> None:
 
 
 def test_a_linear_model_carries_little() -> None:
-    carried = modules_of(plan_of("affine"))
+    carried = carried_by(plan_of("affine"))
     assert sum(os.path.getsize(KERNELS / path) for path in carried) < 265_000
     assert set(FAMILIES) - {path.parts[1] for path in carried if path.parts[0] == "ops"} >= {"trees", "points"}
