@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from .tiles import TILE_ELEMENTS
@@ -42,15 +43,16 @@ def member_sums(
     doubtful = torch.ones(len(x), dtype=torch.bool)
     if sums is not None:
         tile = max(TILE_ELEMENTS // elements_per_row, 1)
-        parts = (each.split(tile) for each in (x, place, answer, doubtful))
-        for rows, places, found, doubts in zip(*parts, strict=True):
-            total, size = sums(rows.double(), places)
-            found.copy_(total)
+        for start in range(0, len(x), tile):
+            part = slice(start, start + tile)
+            total, size = sums(x[part].double(), place[part])
+            answer[part] = total
             error = size * (SAFETY * summands * 2.0**-53)
-            doubts.copy_(((total - error).float() != (total + error).float()).any(1))
+            doubtful[part] = ((total - error).float() != (total + error).float()).any(1)
     rows = doubtful.nonzero()[:, 0]
     order = rows[place[rows].argsort(stable=True)]
-    members, counts = torch.unique_consecutive(place[order], return_counts=True)
-    for member, some in zip(members.tolist(), order.split(counts.tolist()), strict=True):
+    members, starts = np.unique(place[order].numpy(), return_index=True)
+    for member, start, end in zip(members.tolist(), starts, [*starts[1:], len(order)], strict=True):
+        some = order[start:end]
         answer[some] = alone(member, x[some])
     return answer
