@@ -11,27 +11,32 @@ anything is timed, answers of drawn members are compared bit by bit with those o
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 from benchmarks.environment import busy, default_directory, device_name, save
 from benchmarks.gpu.families import kernels
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.fleets.classes import Alike, fleet_plan
 from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 FLEET, ONE = "fleet", "one model"
 HOST, KERNELS = "host to host", "kernels"
 ROWS, TOY_ROWS = (1, 4096, 2**16), (1, 50)
 INPUTS, CHECKED = 4, 5
-FEATURES = 32
+FEATURES, FITS = 32, 10
 
 
 def ridge(seed: int) -> Plan:
@@ -41,7 +46,29 @@ def ridge(seed: int) -> Plan:
     return Plan(FEATURES, (Step(operation, (INPUT,), "y"),), {"y": "y"})
 
 
-FLEETS: dict[str, tuple[Callable[[int], Plan], tuple[int, ...]]] = {"ridge": (ridge, (1000, 100_000))}
+@functools.cache
+def _fitted(seed: int) -> Plan:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((2000, FEATURES))
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.standard_normal(len(X))
+    model = HistGradientBoostingRegressor(max_iter=100, early_stopping=False, random_state=0)
+    return compile_estimator(model.fit(X, y), input="fp64", profile=False).plan
+
+
+def boosted(number: int) -> Plan:
+    """Return the plan of 100 trees of HistGradientBoosting: one of a few fits, with leaves of its own scale."""
+    plan = _fitted(number % FITS)
+    (step,) = plan.steps
+    operation = step.operation
+    assert isinstance(operation, TreeEnsemble)
+    scaled = dataclasses.replace(operation, values=operation.values * (1 + number / 1000))
+    return plan.with_steps([dataclasses.replace(step, operation=scaled)])
+
+
+FLEETS: dict[str, tuple[Callable[[int], Plan], tuple[int, ...]]] = {
+    "ridge": (ridge, (1000, 100_000)),
+    "boosted": (boosted, (1000,)),
+}
 """For each fleet the plan of a member by its number, and how many members there are."""
 
 
