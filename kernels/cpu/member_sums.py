@@ -8,8 +8,8 @@ float32 numbers. These rows, and all rows whose answers something else reads, ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
-import numpy as np
 import torch
 
 from .tiles import TILE_ELEMENTS
@@ -51,8 +51,8 @@ def member_sums(
             doubtful[part] = ((total - error).float() != (total + error).float()).any(1)
     rows = doubtful.nonzero()[:, 0]
     order = rows[place[rows].argsort(stable=True)]
-    members, starts = np.unique(place[order].numpy(), return_index=True)
-    for member, start, end in zip(members.tolist(), starts, [*starts[1:], len(order)], strict=True):
+    members, counts = torch.unique_consecutive(place[order], return_counts=True)
+    for member, (start, end) in zip(members.tolist(), pairwise([0, *counts.cumsum(0).tolist()]), strict=True):
         some = order[start:end]
         answer[some] = alone(member, x[some])
     return answer

@@ -56,6 +56,14 @@ def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -
         assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
 
 
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_no_answer_need_be_near_a_middle(rows: int) -> None:
+    op = stacked([affine(9, seed) for seed in range(3)], START)
+    arrays = [*inputs_for([9], rows), numbered(3, rows)]
+    found = run_on_cpu(dataclasses.replace(op, rounded=True), arrays)
+    assert found.astype(np.float32).tobytes() == run_on_cpu(op, arrays).astype(np.float32).tobytes()
+
+
 @pytest.mark.parametrize("targets", [1, 3])
 def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone(targets: int) -> None:
     """The sum lies at the middle between two float32 numbers, or next to it, so that its last bit decides."""
