@@ -22,6 +22,7 @@ BENCHMARKS = (
     "gpu.families",
     "gpu.unlike_rows",
     "gpu.host_to_host",
+    "gpu.fleets",
     "cpu.in_process",
     "cpu.own_code",
     "cpu.scoring",
