@@ -61,9 +61,9 @@ class Recorded:
     options: Mapping[str, Any]
     grid: tuple[int, int, int]
 
-    def tensors(self) -> Iterator[torch.Tensor]:
-        """Yield the arguments that are tensors."""
-        return (value for value in self.arguments.values() if isinstance(value, torch.Tensor))
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the arguments that are tensors, each once: one that a kernel does not read may be given twice."""
+        return unique([value for value in self.arguments.values() if isinstance(value, torch.Tensor)])
 
 
 @contextmanager
