@@ -26,7 +26,7 @@ from triton_regressors.kernels.entry import Document, Entry, Fleet, Golden, Outp
 from triton_regressors.kernels.format.inputs import IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import Parity, measure
-from triton_regressors.kernels.plan.plan import Plan
+from triton_regressors.kernels.plan.plan import FLEET_PROTOCOL, Plan
 from triton_regressors.version import __version__
 
 GOLDEN_ROWS, GOLDEN_ROWS_OF_ALL = 16, 20_000
@@ -286,7 +286,7 @@ def _document(
     kinds = Counter(member.estimator for member in members)
     booleans = sorted({column for member in members for column in member.boolean_columns})
     return Document(
-        plan=plan.to_json(),
+        plan={**plan.to_json(), "protocol": FLEET_PROTOCOL},
         provenance=Provenance(
             estimator=", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()),
             class_="fleet",

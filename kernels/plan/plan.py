@@ -28,8 +28,11 @@ from ..entry import Document, read_document, read_weights
 from ..format.errors import PlanError
 from ..ops.kinds import MODULES
 
-PROTOCOL = 3
-"""Number of the plan's written form. A reader accepts its own number alone: entries carry their own reader."""
+PROTOCOL, FLEET_PROTOCOL = 3, 4
+"""Numbers of the written form of one model's plan, and of a fleet's, whose rows end in the number of a model.
+
+A reader accepts its own numbers alone: entries carry their own reader.
+"""
 
 INPUT = "X"
 """Name of the plan's input value."""
@@ -353,8 +356,9 @@ class Plan:
     def from_json(document: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Plan:
         """Rebuild a plan from its structure and its arrays; raise `PlanError` if they do not fit together."""
         protocol = document.get("protocol")
-        if protocol != PROTOCOL:
-            raise PlanError(f"The plan is written in protocol {protocol}; these kernels read protocol {PROTOCOL}.")
+        if protocol not in (PROTOCOL, FLEET_PROTOCOL):
+            read = f"{PROTOCOL} and {FLEET_PROTOCOL}"
+            raise PlanError(f"The plan is written in protocol {protocol}; these kernels read protocols {read}.")
         try:
             arrays: list[dict[str, np.ndarray]] = [{} for _ in document["steps"]]
             for key, array in tensors.items():

@@ -117,7 +117,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "not_json": (lambda version: truncate(version / PLAN), r"Cannot read the plan .*plan\.json: .*"),
     "protocol": (
         lambda version: forge_plan(version, protocol=99),
-        r"The plan is written in protocol 99; these kernels read protocol \d+\.",
+        r"The plan is written in protocol 99; these kernels read protocols 3 and 4\.",
     ),
     "missing_array": (
         lambda version: forge(version, WEIGHTS, pop("0.weight")),
