@@ -184,7 +184,7 @@ def test_registered_models_whose_names_fit_a_pattern_become_a_fleet(export, run_
     said = export("--mlflow", "shop-*", "--name", "shops", "--by", "shop", command="export-fleet")
     assert "Wrote shops version 1" in said
     assert " on 40 rows from 2 models, the given sample of each\n" in said
-    assert "2 Ridges: " in said
+    assert "2 models (Ridge): 1 launch" in said
     said = export("--mlflow", "shop-*@first", "--name", "shops", "--by", "shop", command="export-fleet")
     assert "2 models in 2 classes" in said
     for version in ("1", "2"):

@@ -28,13 +28,13 @@ KINDS = ((90, torch.float32), (80, torch.float64))
 def layouts(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> set[str]:
     """Return the types, with their layouts, of float blocks that a kernel adds up or multiplies.
 
-    A block with one column is left out: its sum has no order.
+    Blocks with one column and blocks of integers are left out: their sums have no order.
     """
     code = compile_for(capability, kernel, arguments, options).asm["ttgir"]
     named = dict(re.findall(r"^(#\w+) = (#ttn?g\..*)$", code, re.MULTILINE))
     sums = re.findall(r'"tt\.reduce".*?\}\) : \((tensor<.*?>)\) -> ', code, re.DOTALL)
     products = re.findall(r"tt\.dot .* : (tensor<.*>) -> ", code)
-    found = {each for each in [*sums, *products] if not re.match(r"tensor<(\d+x1xf|\d+xi|\d+xf)", each)}
+    found = {each for each in [*sums, *products] if not re.match(r"tensor<(\d+x1xf|(\d+x)+i|\d+xf)", each)}
     for _ in range(2):  # a layout may name another
         found = {re.sub(r"#\w+\b(?![.<])", lambda name: named.get(name[0], name[0]), each) for each in found}
     return found
