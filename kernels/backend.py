@@ -235,9 +235,10 @@ class TritonPythonModel:
 
     def _given(self, request: Request) -> dict[str, str]:
         """Return the tensors of a request and their types; one for a fleet has its models' numbers, ids or neither."""
-        numbered, names = self.inputs.numbered, dict(self.datatypes)
+        numbered = self.inputs.numbered
         if numbered is None or self.by is None:
-            return names
+            return self.datatypes
+        names = dict(self.datatypes)
         if pb_utils.get_input_tensor_by_name(request, numbered) is not None:
             names[numbered] = "INT32"
         if numbered in names or pb_utils.get_input_tensor_by_name(request, self.by) is None:

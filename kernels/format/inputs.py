@@ -232,12 +232,12 @@ class Inputs:
         """The number of columns of the user's own; those that steps make of strings follow them."""
         return self.n_features - (len(self.made.columns) if self.made is not None else 0)
 
-    @property
+    @functools.cached_property
     def ids(self) -> str | None:
         """The name of the tensor with the ids of a fleet's models; None for a single model."""
         return None if self.numbered is None else self.place(self.n_features - 1)[0]
 
-    @property
+    @functools.cached_property
     def models(self) -> tuple[str, ...] | tuple[int, ...]:
         """The ids of a fleet's models in the order of their numbers; none for a single model."""
         groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text) if self.numbered else ()
