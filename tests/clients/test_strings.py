@@ -278,7 +278,7 @@ class TestCompare:
             assert point.floor is not None
             for figures in (point.model, point.floor):
                 assert not figures.errors
-                assert figures.answers_checked > 5
+                assert figures.answers_checked > 0
 
     def test_a_server_of_its_own(self, server: TritonServer) -> None:
         (point,) = compare("people", server.repositories[0], (NONE,), (1,), **QUICK).points
@@ -290,7 +290,7 @@ class TestCompare:
         for model in ("people", "words"):
             (point,) = compare(model, None, (NONE,), (2,), rows=(2,), **options).points
             assert not point.model.errors
-            assert point.model.answers_checked > 5
+            assert point.model.answers_checked > 0
 
     def test_golden_rows_of_other_inputs(self, server: TritonServer, tmp_path: Path) -> None:
         documents.write_golden(tmp_path / "words" / "1", ROWS["X"], y=Y[:, None].astype(np.float64))

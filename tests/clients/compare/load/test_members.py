@@ -90,6 +90,6 @@ def test_a_fleet_is_compared(entry: Path) -> None:
     assert result.settings["ids"] == "zipf"
     for point in result.points:
         assert not point.model.errors
-        assert point.model.answers_checked > 5
+        assert point.model.answers_checked > 0
         assert point.floor is not None
         assert not point.floor.errors
