@@ -27,7 +27,7 @@ class Program:
     """A plan as a device computes it (`plan`), the device, and the width of each value (`widths`)."""
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
-        self.plan = plan.on_device(device)
+        self.plan = _on_device(plan, device)
         self.device = device
         self.widths = self.plan.widths()
         self._parameters = bind_parameters(self.plan, device)
@@ -74,6 +74,15 @@ class Program:
             if values[value] is not buffer:
                 tasks.append(Task((value,), f"output {name}", _copy(values[value], buffer)))
         return tuple(tasks)
+
+
+def _on_device(plan: Plan, device: torch.device) -> Plan:
+    plan = plan.on_device(device)
+    if device.type == "cuda" and any(step.operation.gains_by_order() for step in plan.steps):
+        from .member_order import in_order_of_members
+
+        return in_order_of_members(plan)
+    return plan
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:

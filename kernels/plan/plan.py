@@ -177,6 +177,10 @@ class Operation(ABC):
         """Return whether the output has the dtype of its first input, and not float64, as elements are only moved."""
         return False
 
+    def gains_by_order(self) -> bool:
+        """Return whether a GPU reads less from memory if rows of one member of a fleet come one after the other."""
+        return False
+
     def hides_nan(self) -> bool:
         """Return whether NaN in an input may leave no trace in the output."""
         return False

@@ -6,6 +6,7 @@ float64 as between steps, and in every shape of the table of launch shapes for t
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,10 +26,12 @@ from tests.kernels.operations_pairwise import pairwise as matrix
 from tests.kernels.operations_pairwise import pairwise_affine as sum_over_points
 from triton_regressors.kernels.engine.gather import Gathering
 from triton_regressors.kernels.engine.graphs import Lane
+from triton_regressors.kernels.engine.member_order import FEWEST_ROWS, BackInOrder, InOrder, MemberOrder
 from triton_regressors.kernels.engine.program import Program
 from triton_regressors.kernels.engine.resident import Resident
 from triton_regressors.kernels.numerics.functions import FUNCTIONS
 from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.slice import Slice
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.quadratic import Quadratic
 from triton_regressors.kernels.ops.neighbors import launch as search_shapes
@@ -121,8 +124,23 @@ def launches() -> list[Launch]:
             for capability in capabilities_of(capabilities, kernel, arguments):
                 signature = (capability, *signature_of(kernel, arguments, options))
                 found.setdefault(signature, (capability, kernel, arguments, options))
-    known = [*found.values(), *in_parts(), *gathered(), *resident(), *of_few_rows()]
+    known = [*found.values(), *in_parts(), *gathered(), *resident(), *of_few_rows(), *in_order()]
     return [*known, *bounded_for_few_rows(), *of_many_rows()]
+
+
+def in_order() -> Iterator[Launch]:
+    """Yield launches that bring rows of a fleet in the order of their members, and their answers back."""
+    for dtype, capability in ((torch.float32, TARGETS[0]), (torch.float64, TARGETS[-1])):
+        memory = torch.zeros(FEWEST_ROWS, 2, dtype=torch.float64)
+        x = torch.zeros(FEWEST_ROWS, 5, dtype=dtype)
+        for operation, inputs in (
+            (MemberOrder(4, 9), [x]),
+            (InOrder(Slice(0, 4)), [x, memory]),
+            (BackInOrder(), [x, memory]),
+        ):
+            output = memory if len(inputs) == 1 else torch.zeros(FEWEST_ROWS, 4, dtype=dtype)
+            launch = functools.partial(operation.launch, {}, inputs, output, FEWEST_ROWS)
+            yield from ((capability, *each) for each in launched_by(launch))
 
 
 def at_the_limit() -> list[Launch]:

@@ -205,6 +205,9 @@ class StackedSymmetricTrees(Stacked[SymmetricTrees]):
             answer[part] = FUNCTIONS[self.function](baseline + total * scale)
         return answer
 
+    def gains_by_order(self) -> bool:
+        return True
+
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x, numbers), (outputs, size), (depth, trees) = inputs, self.leaves.shape, parameters["questions"].shape
         block_rows, block_trees, num_warps = stacked_symmetric_tile(rows, int(self._trees.max()))

@@ -231,6 +231,9 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             answer[part] = FUNCTIONS[self.function](y)
         return answer
 
+    def gains_by_order(self) -> bool:
+        return True
+
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x, numbers), (wide, bits) = inputs, self._layout
         layout = {
