@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +81,7 @@ def _compiled(
     groups: Sequence[Sequence[Task]], rows: int, options: Mapping[str, Any], count: int
 ) -> Iterator[list[Member] | str]:
     """Yield the members of each group, or the reason why one cannot be exported."""
-    jobs = min(os.cpu_count() or 1, len(groups))
+    jobs = min(joblib.cpu_count(), len(groups))
     if jobs == 1 or count <= FEW:
         yield from (_compile(group, rows, options) for group in groups)
         return

@@ -1,0 +1,282 @@
+"""Fleets on a Triton server, by their number of models: beside one model's entry, and a loop over scikit-learn models.
+
+    python -m benchmarks.served.fleets [--quick] [--fleets ridge ...] [--members 1 1000 ...] [--output DIR]
+
+Members are fitted one by one, each on rows of its own, and exported. "fleet" is their entry; "one model" is the entry
+of one of them; "loop" is a Python-backend model with a dict of the same estimators, which a user writes by hand;
+"nothing" is a model that does nothing. One server loads them one after the other, and the memory that each takes is
+noted. Then all are asked in turn for one row a request, over gRPC under dynamic batching. Requests to the fleet and the
+loop name drawn models. Ids are INT64, so that the loop reads them with any numpy.
+
+`--export-cores` lets exports use that many cores, as on a small machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import ElasticNet, LinearRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
+
+from benchmarks.environment import busy, default_directory, device_name, save_models
+from benchmarks.served.requests import QUICK, four_digits, measuring
+from benchmarks.timing import rotated
+from triton_regressors import export, export_fleet
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.compare.figures.measurement import Settings
+from triton_regressors.clients.compare.load.generator import Load
+from triton_regressors.clients.compare.load.members import draw_rows
+from triton_regressors.clients.compare.load.payloads import CheckedRows
+from triton_regressors.clients.compare.session.session import FLOOR_SOURCE, floor_config
+from triton_regressors.clients.server.triton_server import TritonServer
+from triton_regressors.model_config import from_pbtxt, to_pbtxt
+
+FLEET, ONE, LOOP, NOTHING = "fleet", "one_model", "loop", "nothing"
+LOADS = tuple(Load("grpc", 1, concurrency=clients) for clients in (1, 64, 256))
+COLUMNS, FITTED = 32, 200
+ROUNDS = 3
+MOST_IN_LOOP = 10_000
+"""The most scikit-learn models that the loop holds: 100,000 of them take minutes to load."""
+MOST_DIFFERENT = 4096
+ERROR, ERROR_OF_LOOP = 1e-6, 1e-3
+"""The largest error of answers, in standard deviations; the loop's come from float32 rows and are rounded."""
+
+TEN_KINDS: tuple[Callable[[], Any], ...] = (
+    Ridge,
+    LinearRegression,
+    lambda: ElasticNet(alpha=0.01),
+    lambda: HistGradientBoostingRegressor(max_iter=50),
+    lambda: RandomForestRegressor(20, max_depth=8),
+    lambda: ExtraTreesRegressor(20, max_depth=8),
+    lambda: DecisionTreeRegressor(max_depth=8),
+    SVR,
+    lambda: KNeighborsRegressor(5),
+    lambda: MLPRegressor((16,), max_iter=50),
+)
+
+FLEETS: dict[str, tuple[Callable[[int], Any], tuple[int, ...]]] = {
+    "ridge": (lambda number: make_pipeline(StandardScaler(), Ridge()), (1, 10, 100, 1000, 10_000, 100_000)),
+    "boosted": (lambda number: HistGradientBoostingRegressor(max_iter=100, early_stopping=False), (1000,)),
+    "svr": (lambda number: make_pipeline(StandardScaler(), SVR()), (1000,)),
+    "mixed": (lambda number: make_pipeline(StandardScaler(), TEN_KINDS[number % 10]()), (500,)),
+}
+"""For each fleet an estimator by its number, and how many members there are."""
+
+
+def rows(number: int, count: int = FITTED) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of a member and their targets; members see columns in units of their own."""
+    rng = np.random.default_rng(number)
+    X = rng.standard_normal((count, COLUMNS)) * rng.uniform(0.5, 20, COLUMNS) + rng.uniform(-5, 5, COLUMNS)
+    return X, X[:, 0] + np.abs(X[:, 1]) + X @ rng.standard_normal(COLUMNS) / 10 + rng.standard_normal(count)
+
+
+def fitted(fleet: str, number: int) -> Any:
+    """Return a fitted member."""
+    return FLEETS[fleet][0](number).fit(*rows(number))
+
+
+def fit_all(fleet: str, members: int) -> dict[int, Any]:
+    """Return the fitted members by their numbers."""
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        work = (joblib.delayed(fitted)(fleet, number) for number in range(members))
+        return dict(enumerate(joblib.Parallel(n_jobs=joblib.cpu_count(), batch_size=16)(work)))
+
+
+@contextmanager
+def cores(count: int | None) -> Iterator[None]:
+    """Let this process use that many cores only; None: all that it may."""
+    before = os.sched_getaffinity(0)
+    try:
+        if count is not None:
+            os.sched_setaffinity(0, sorted(before)[:count])
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def write_repository(directory: Path, models: dict[int, Any], export_cores: int | None) -> dict[str, Any]:
+    """Write all entries; return how long the fleet's export took and how large the entry is."""
+    with cores(export_cores):
+        begin = time.perf_counter()
+        entry = export_fleet(models, directory, name=FLEET, by="id", instances=1).entry
+        seconds = time.perf_counter() - begin
+        used = len(os.sched_getaffinity(0))
+    export(models[0], directory, name=ONE, instances=1)
+    config = floor_config(from_pbtxt((directory / FLEET / "config.pbtxt").read_text(encoding="utf-8")))
+    codes = {NOTHING: FLOOR_SOURCE}
+    if len(models) <= MOST_IN_LOOP:
+        codes[LOOP] = Path(__file__).with_name("estimators_model.py")
+    for name, code in codes.items():
+        config.name = name
+        version = directory / name / "1"
+        version.mkdir(parents=True)
+        shutil.copyfile(code, version / "model.py")
+        (version.parent / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
+        if name == LOOP:
+            (version / "estimators.pkl").write_bytes(pickle.dumps(models))
+    size = sum(path.stat().st_size for path in entry.version_directory.rglob("*") if path.is_file())
+    return {"export_s": four_digits(seconds), "export_cores": used, "entry_bytes": size}
+
+
+def sent(models: dict[int, Any]) -> dict[str, CheckedRows]:
+    """Return the rows that each entry is asked for, and the answers that it must give."""
+    known = np.array(sorted(models)) if len(models) <= MOST_DIFFERENT else _spread(len(models))
+    drawn = known[draw_rows(np.arange(len(known)), "uniform")][:MOST_DIFFERENT]
+    X = np.stack([rows(int(number), 1)[0][0] for number in drawn]).astype(np.float32)
+    exact = X.astype(np.float64)
+    answers = np.array([[models[int(number)].predict(row[None])[0]] for number, row in zip(drawn, exact, strict=True)])
+    own = models[0].predict(exact)[:, None]
+    scale, ids = float(np.std(answers)), drawn[:, None].astype(np.int64)
+    named = CheckedRows({"X": X, "id": ids}, answers, ERROR * scale, MOST_DIFFERENT)
+    return {
+        FLEET: named,
+        ONE: CheckedRows({"X": X}, own, ERROR * float(np.std(own)), MOST_DIFFERENT),
+        LOOP: CheckedRows({"X": X, "id": ids}, answers, ERROR_OF_LOOP * scale, MOST_DIFFERENT),
+        NOTHING: named.zeros(),
+    }
+
+
+def _spread(members: int) -> np.ndarray:
+    return np.random.default_rng(1).permutation(members)[:MOST_DIFFERENT]
+
+
+def memory_of(name: str, server: TritonServer, client: Client) -> dict[str, float]:
+    """Load a model; return the seconds that it took, and the memory of its process and on the GPU, in bytes."""
+    before, free = _processes(), _free()
+    begin = time.perf_counter()
+    client.load(name)
+    seconds = time.perf_counter() - begin
+    new = [process for process in _processes() if process not in before]
+    return {
+        "load_s": four_digits(seconds),
+        "rss_bytes": sum(map(_resident, new)),
+        "gpu_bytes": free - _free(),
+    }
+
+
+def _free() -> int:
+    return int(torch.cuda.mem_get_info()[0]) if torch.cuda.is_available() else 0
+
+
+def _processes() -> list[int]:
+    """Return the processes of Python-backend models on this machine."""
+    return [
+        int(path.name)
+        for path in Path("/proc").iterdir()
+        if path.name.isdigit() and "triton_python_backend_stub" in _read(path / "cmdline")
+    ]
+
+
+def _resident(process: int) -> int:
+    lines = _read(Path("/proc") / str(process) / "status").splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), 0)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def measure(fleet: str, members: int, settings: Settings, rounds: int, export_cores: int | None) -> dict[str, Any]:
+    """Fit, export, load and ask a fleet and what stands beside it; return the figures."""
+    models = fit_all(fleet, members)
+    with tempfile.TemporaryDirectory() as directory:
+        found: dict[str, Any] = {"fleet": fleet, "members": members}
+        found |= write_repository(Path(directory), models, export_cores)
+        print(f"{fleet}, {members:,} models: exported in {found['export_s']:,} s, {found['entry_bytes']:,} bytes")
+        names = [name for name in (ONE, FLEET, LOOP) if (Path(directory) / name).is_dir()]
+        with TritonServer([directory], models=[NOTHING]) as server, Client(server.grpc_url, timeout_s=300) as client:
+            found["memory"] = {name: memory_of(name, server, client) for name in names}
+            asked = sent(models)
+            with measuring(server.grpc_url, settings, "builtin", LOADS) as ask:
+                of_rounds = [
+                    {name: _figures(ask, name, asked[name], load) for name in rotated([*names, NOTHING], number)}
+                    for load, number in [(load, number) for load in LOADS for number in range(rounds)]
+                ]
+    found["points"] = [
+        _median(load, of_rounds[place * rounds : (place + 1) * rounds]) for place, load in enumerate(LOADS)
+    ]
+    for name, memory in found["memory"].items():
+        print(f"  {name}: {memory}")
+    for point in found["points"]:
+        print(f"  {point}", flush=True)
+    return found
+
+
+def _figures(ask: Any, name: str, checked: CheckedRows, load: Load) -> dict[str, float]:
+    figures = ask(name, checked, load)
+    if figures.failed:
+        raise ValueError(f"{name}: {dict(figures.errors)}")
+    return {
+        "requests_per_s": figures.requests_per_s,
+        "p50_us": figures.latency.p50_ms * 1e3,
+        "p99_us": figures.latency.p99_ms * 1e3,
+    }
+
+
+def _median(load: Load, of_rounds: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
+    """Return the medians of the rounds, and of the fleet's throughput and p50 beside one model's in each round."""
+    point: dict[str, Any] = {"clients": load.concurrency}
+    for name in sorted(of_rounds[0]):
+        point[name] = {key: four_digits(median(each[name][key] for each in of_rounds)) for key in of_rounds[0][name]}
+    share = [each[FLEET]["requests_per_s"] / each[ONE]["requests_per_s"] for each in of_rounds]
+    over = [each[FLEET]["p50_us"] - each[ONE]["p50_us"] for each in of_rounds]
+    return {**point, "of_one_model": four_digits(median(share)), "p50_over_one_model_us": four_digits(median(over))}
+
+
+def run(
+    directory: Path,
+    *,
+    quick: bool = False,
+    fleets: Sequence[str] = tuple(FLEETS),
+    members: Sequence[int] | None = None,
+    export_cores: int | None = None,
+) -> Path | None:
+    """Measure the fleets and write served_fleets.json."""
+    print(f"fleets on {device_name()}")
+    stated = {"quick": quick, "rounds": 1 if quick else ROUNDS, "busy_at_start": busy()}
+    settings, path = QUICK if quick else Settings(max_windows=5), None
+    for fleet in fleets:
+        sizes = members or FLEETS[fleet][1]
+        results = [measure(fleet, count, settings, stated["rounds"], export_cores) for count in sizes]
+        path = save_models(directory, "served_fleets", stated, results, tuple(FLEETS), among="fleets", key="fleet")
+    return path
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one round, short windows")
+    parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
+    parser.add_argument("--members", nargs="+", type=int, default=None, help="how many models")
+    parser.add_argument("--export-cores", type=int, default=None, help="how many cores exports use")
+    parser.add_argument("--output", type=Path, default=None, help="directory of served_fleets.json")
+    arguments = parser.parse_args()
+    directory = arguments.output or default_directory()
+    options = {"fleets": arguments.fleets, "members": arguments.members, "export_cores": arguments.export_cores}
+    run(directory, quick=arguments.quick, **options)
+
+
+if __name__ == "__main__":
+    main()
