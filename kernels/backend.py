@@ -45,6 +45,9 @@ LARGE_BYTES = 2**20
 """From this size on the model asks whether a request was cancelled. The question goes to the server and back, which
 takes longer than answering a small request. The server itself drops requests that are cancelled in the queue."""
 
+MOST_JOINED_ROWS = 4096
+"""The most rows of requests that are encoded together, which copies them once more."""
+
 NO_PARAMETERS = "{}"
 
 NONE: frozenset[int] = frozenset()
@@ -63,7 +66,7 @@ class TritonPythonModel:
     max_string_bytes: int
     datatypes: dict[str, str]
     numbers: Callable[..., Part]
-    read: Callable[[Request], Part]
+    read: Callable[[list[Request]], list[Part]]
     large_rows: int
     feature_names: tuple[str, ...]
     by: str | None
@@ -133,7 +136,7 @@ class TritonPythonModel:
                 )
         _check_outputs(config["output"], plan.output_widths())
         self.numbers = numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else numbers_in
-        self.read = self.numbers if self.inputs.plain_matrix else self._matrix
+        self.read = self._numbers if self.inputs.plain_matrix else self._matrices
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
         self.by = self.inputs.ids
@@ -178,7 +181,7 @@ class TritonPythonModel:
         self.working[0] = time.monotonic_ns()
         rows: list[int] = []
         try:
-            parts = [self.read(request) for request in requests]
+            parts = self.read(requests)
             rows = [len(part) for part in parts]
             total = sum(rows)
             cancelled = self._cancelled(requests, rows) if max(rows) >= self.large_rows else NONE
@@ -223,15 +226,33 @@ class TritonPythonModel:
             for index, names in enumerate(wanted)
         ]
 
-    def _matrix(self, request: Request) -> np.ndarray:
-        """Return the plan's matrix for a request that has other tensors than X."""
+    def _numbers(self, requests: list[Request]) -> list[Part]:
+        """Return the plan's matrix for each request."""
+        return [self.numbers(request) for request in requests]
+
+    def _matrices(self, requests: list[Request]) -> list[Part]:
+        """Return the plan's matrix for each request of a model that reads other tensors than X.
+
+        Small requests with the same tensors are encoded together: a request alone takes as long as all of them.
+        """
+        each = [self._tensors(request) for request in requests]
+        rows = [len(next(iter(tensors.values()), ())) for tensors in each]
+        alike = all(tensors.keys() == each[0].keys() for tensors in each)
+        if len(each) == 1 or not alike or sum(rows) > MOST_JOINED_ROWS:
+            return [self.inputs.encode(tensors, self.max_string_bytes) for tensors in each]
+        joined = {name: np.concatenate([tensors[name] for tensors in each]) for name in each[0]}
+        matrix = self.inputs.encode(joined, self.max_string_bytes)
+        ends = list(itertools.accumulate(rows))
+        return [matrix[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def _tensors(self, request: Request) -> dict[str, np.ndarray]:
+        """Return the tensors of a request, numbers and strings."""
         from .engine.gather import on_cpu
 
-        tensors = {
+        return {
             name: strings_in(request, name) if datatype == "BYTES" else on_cpu(self.numbers(request, name))
             for name, datatype in self._given(request).items()
         }
-        return self.inputs.encode(tensors, self.max_string_bytes)
 
     def _given(self, request: Request) -> dict[str, str]:
         """Return the tensors of a request and their types; one for a fleet has its models' numbers, ids or neither."""

@@ -39,6 +39,8 @@ def member_sums(
         summands: how many numbers are added up, or multiplied, one after the other.
         elements_per_row: how many intermediate numbers a row of `sums` needs.
     """
+    if len(x) == 1:
+        return alone(int(place), x)
     answer = torch.empty(len(x), targets, dtype=torch.float64)
     doubtful = torch.ones(len(x), dtype=torch.bool)
     if sums is not None:
