@@ -28,9 +28,7 @@ def loaded(entry: Path, **utilities: Any) -> Iterator[Any]:
         "InferenceResponse": lambda output_tensors=(), error=None: types.SimpleNamespace(
             outputs={tensor.name: tensor.as_numpy() for tensor in output_tensors}, error=error
         ),
-        "get_input_tensor_by_name": lambda request, name: Tensor(
-            name, request.X[name] if isinstance(request.X, dict) else request.X
-        ),
+        "get_input_tensor_by_name": _given,
     }
     backend = utils(**own | utilities)
     config = MessageToDict(from_pbtxt((entry / "config.pbtxt").read_text()), preserving_proto_field_name=True)
@@ -48,3 +46,8 @@ def loaded(entry: Path, **utilities: Any) -> Iterator[Any]:
             torch.set_num_threads(threads)
             for name in [name for name in sys.modules if name == "1" or name.startswith("1.")]:
                 del sys.modules[name]
+
+
+def _given(request: Any, name: str) -> Tensor | None:
+    values = request.X.get(name) if isinstance(request.X, dict) else request.X
+    return None if values is None else Tensor(name, values)

@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from tests.server.conftest import CheckAnswers
 from tests.server.in_process import loaded
 from tests.server.models import models, rows
+from triton_regressors import export_fleet
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.plan.plan import load_plan
 
@@ -139,3 +145,57 @@ def test_a_request_without_rows_in_a_batch(in_process: Any, check_answers: Check
     answers = in_process.execute([empty, good])
     assert (answers[0].error.code, answers[0].error.message) == ("INVALID_ARG", "X has no rows.")
     check_answers(models()["gathered"], good.X, answers[1].outputs)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A fleet of two models in this process, which take a column of strings beside two of numbers."""
+    shops = {}
+    for number in range(2):
+        rng = np.random.default_rng(number)
+        table = pd.DataFrame({"a": rng.standard_normal(50), "b": rng.standard_normal(50), "kind": [*"xyzzy"] * 10})
+        encoded = ColumnTransformer([("kinds", OneHotEncoder(), ["kind"])], remainder="passthrough")
+        shops[f"shop-{number}"] = make_pipeline(encoded, Ridge()).fit(table, table["a"] + 2 * table["b"])
+    directory = tmp_path_factory.mktemp("fleet")
+    export_fleet(shops, directory, name="demand", by="shop")
+    with loaded(directory / "demand") as model:
+        yield model
+
+
+def of_fleet(shop: str | int | None, kinds: str, seed: int) -> FakeRequest:
+    """Return a request for a shop by its id, by its number or by neither, with a row for each kind."""
+    given: dict[str, Any] = {
+        "X": np.random.default_rng(seed).standard_normal((len(kinds), 2)).astype(np.float32),
+        "kinds": np.array([[kind.encode()] for kind in kinds], dtype=object).reshape(-1, 1),
+    }
+    if isinstance(shop, str):
+        given["shop"] = np.array([[shop.encode()]] * len(kinds), dtype=object).reshape(-1, 1)
+    if isinstance(shop, int):
+        given["shop_number"] = np.full((len(kinds), 1), shop, np.int32)
+    return FakeRequest(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("most_joined", [0, 6, 4096])
+def test_requests_encoded_together_answer_as_each_alone(
+    fleet: Any, most_joined: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fleet.execute.__func__.__globals__, "MOST_JOINED_ROWS", most_joined)
+    named = [of_fleet("shop-1", "x", 0), of_fleet("shop-0", "zyx", 1), of_fleet("shop-9", "y", 2)]
+    mixed = [
+        *named,
+        of_fleet(1, "xy", 3),
+        of_fleet(None, "z", 4),
+        of_fleet("shop-0", "q", 5),
+        of_fleet("shop-0", "", 6),
+    ]
+    for batch in (named, named[:2], mixed):
+        alone = [fleet.execute([request])[0] for request in batch]
+        outputs = [(each.error, {name: y.tobytes() for name, y in each.outputs.items()}) for each in alone]
+        together = fleet.execute(batch)
+        assert [(each.error, {name: y.tobytes() for name, y in each.outputs.items()}) for each in together] == outputs
+    assert [error.message for error, _ in outputs if error is not None] == [
+        "shop must name a model of this fleet: row 0 is 'shop-9'.",
+        "shop is missing: it must name a model of this fleet.",
+        "kinds must hold categories that the model was fitted on: row 0, column 0 ('kind') is 'q'.",
+        "X has no rows.",
+    ]
