@@ -33,7 +33,7 @@ class Allowed:
         refused: np.ndarray | None = None,
     ) -> None:
         self.nan_columns = list(nan_columns)
-        self._closed = list(closed_columns)
+        self._closed = slice(*closed_columns, closed_columns[0] + 1) if len(closed_columns) == 1 else [*closed_columns]
         self._others = np.setdiff1d(np.arange(n_features), nan_columns)
         self._all_finite = not self._closed and len(self._others) == n_features
         self._n_features = n_features
@@ -41,11 +41,16 @@ class Allowed:
 
     def holds(self, numbers: np.ndarray) -> bool:
         """Return whether all of `[rows * n_features]`, one row after the other, are allowed."""
+        finite = _finite(numbers)
+        if finite and not self._closed:
+            return True
         if self._all_finite:
-            return _finite(numbers)
+            return False
         rows = numbers.reshape(-1, self._n_features)
         if self._closed and (rows[:, self._closed] == UNKNOWN).any():
             return False
+        if finite:
+            return True
         if np.isinf(numbers).any() or np.isnan(rows[:, self._others]).any():
             return False
         return self._refused is None or not self._nan_of_members(rows).any()
