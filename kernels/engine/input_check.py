@@ -33,7 +33,7 @@ class Allowed:
         refused: np.ndarray | None = None,
     ) -> None:
         self.nan_columns = list(nan_columns)
-        self._closed = slice(*closed_columns, closed_columns[0] + 1) if len(closed_columns) == 1 else [*closed_columns]
+        self._closed = list(closed_columns)
         self._others = np.setdiff1d(np.arange(n_features), nan_columns)
         self._all_finite = not self._closed and len(self._others) == n_features
         self._n_features = n_features
@@ -47,7 +47,7 @@ class Allowed:
         if self._all_finite:
             return False
         rows = numbers.reshape(-1, self._n_features)
-        if self._closed and (rows[:, self._closed] == UNKNOWN).any():
+        if any((rows[:, column] == UNKNOWN).any() for column in self._closed):
             return False
         if finite:
             return True
