@@ -30,16 +30,16 @@ def table_of(members: Sequence[Member], plan: Plan, origins: Sequence[MemberOrig
             found[number, list(chosen(member))] = True
         return found
 
-    def of_parity(what: str) -> dict[str, np.ndarray]:
-        return {name: np.array([getattr(each.parity.outputs[name], what) for each in members]) for name in outputs}
+    def of_parity(number: Callable[[OutputParity], float]) -> dict[str, np.ndarray]:
+        return {name: np.array([number(each.parity.outputs[name]) for each in members]) for name in outputs}
 
     rounded = {name: [each.parity.outputs[name].rounded for each in members] for name in outputs}
     return MemberTable(
         refused=~mask(lambda member: member.nan_columns),
-        errors=of_parity("max_error"),
-        excess=of_parity("excess"),
+        errors=of_parity(lambda parity: parity.max_error),
+        excess=of_parity(lambda parity: parity.excess),
         units=units_of(members, plan.outputs, np.arange(len(members))),
-        ulps=of_parity("max_ulp"),
+        ulps=of_parity(lambda parity: parity.max_ulp),
         rounded={
             name: np.array([[np.nan] * 3 if each is None else dataclasses.astuple(each) for each in found])
             for name, found in rounded.items()
