@@ -71,9 +71,10 @@ def read_fleet(version: Path, document: Document) -> Iterator[Member]:
     table, golden = read_members(version, whole.n_features), read_golden(version, document)
     plans = member_plans(load_plan(version, document), fleet, outputs)
     inputs, names = _own_inputs(whole), columns_of(document)
+    ids: Sequence[str | int] = whole.models
     shared: dict[tuple[int, ...], Inputs] = {}
     first = np.searchsorted(golden.X[:, -1], np.arange(fleet.members + 1))
-    for number, (name, plan) in enumerate(zip(whole.models, plans, strict=True)):
+    for number, (name, plan) in enumerate(zip(ids, plans, strict=True)):
         rows, origin = slice(first[number], first[number + 1]), fleet.origins[table.origins[number]]
         categorical = _columns(table.categorical[number])
         yield Member(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -82,14 +83,14 @@ def _operations(operation: Operation, members: int) -> list[Operation]:
 
 
 @functools.singledispatch
-def unstacked(stack: Stacked[Operation]) -> list[Operation]:
+def unstacked(stack: Stacked[Any]) -> list[Operation]:
     """Return the members' own operations; by default each array and each attribute is a field of theirs."""
     kind = operation_class(stack.kind().removeprefix(PREFIX))
     attributes, arrays = _attributes(stack), dict(stack.arrays())
     return [kind(**attributes, **{name: a[m] for name, a in arrays.items()}) for m in range(stack.members)]
 
 
-def _attributes(stack: Stacked[Operation]) -> dict[str, object]:
+def _attributes(stack: Stacked[Any]) -> dict[str, Any]:
     return {name: value for name, value in stack.attributes().items() if name not in OF_THE_STACK}
 
 
@@ -103,7 +104,7 @@ def _lookups(stack: StackedLookup) -> list[Operation]:
     return found
 
 
-def _pieces(stack: StackedPieces[Operation], m: int) -> tuple[slice, slice]:
+def _pieces(stack: StackedPieces[Any], m: int) -> tuple[slice, slice]:
     """Return the knots of a member's functions, and their pieces."""
     functions, (first, end) = len(stack.source), stack.starts[m : m + 2]
     return slice(first * functions, end * functions), slice((first + m) * functions, (end + m + 1) * functions)
@@ -135,7 +136,7 @@ def _piecewise_affine(stack: StackedPiecewiseAffine) -> list[Operation]:
                 source=source,
                 knots=knots,
                 coefficients=coefficients,
-                **_attributes(stack),  # type: ignore[arg-type]
+                **_attributes(stack),
             )
         )
     return found

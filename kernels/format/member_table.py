@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save
@@ -59,12 +60,12 @@ def read_members(version: Path, n_features: int) -> MemberTable:
     try:
         arrays = load_file(path)
         outputs = [name.removeprefix(f"{UNIT}.") for name in arrays if name.startswith(f"{UNIT}.")]
+        fields: dict[str, Any] = {name: arrays[name] for name in NUMBERS}
+        for name in MASKS:
+            fields[name] = np.unpackbits(arrays[name], axis=1, count=n_features).astype(bool)
+        for name in (*PARITY, UNIT):
+            fields[name] = {output: arrays[f"{name}.{output}"] for output in outputs}
         rounded = {name: arrays[f"{ROUNDED}.{name}"] for name in outputs if f"{ROUNDED}.{name}" in arrays}
-        return MemberTable(
-            **{name: np.unpackbits(arrays[name], axis=1, count=n_features).astype(bool) for name in MASKS},
-            **{name: arrays[name] for name in NUMBERS},
-            **{name: {output: arrays[f"{name}.{output}"] for output in outputs} for name in (*PARITY, UNIT)},
-            rounded=rounded,
-        )
+        return MemberTable(**fields, rounded=rounded)
     except Exception as error:  # safetensors raises a type of its own
         raise PlanError(f"Cannot read the members {path}: {error}.") from error
