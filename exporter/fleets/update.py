@@ -86,23 +86,26 @@ def update_fleet(
     compiled = compile_members(models, rows_of, golden_rows(len(left)), options, progress)
     members = [_fitting(member, document) for member in compiled]
     whole = {**kept, **{member.id: member for member in members}}
-    version = entry.version + 1
-    free = not os.path.lexists(entry.directory / str(version))
+    version, default = entry.version + 1, _default(document)
+    taken = f"{name} got a version {version} during this update; update that version."
+    if os.path.lexists(entry.directory / str(version)):
+        raise ExportError(taken)
+    changes = _changes(ids, models, removed, entry.version)
     try:
         return publish_fleet(
             [whole[each] for each in left],
             repository,
             name,
             fleet.by,
-            _default(document),
+            default,
             document.parity.tolerance,
             ServingOptions(),
             version,
-            _changes(ids, models, removed, entry.version),
+            changes,
         )
     except ExportError as error:
-        if free and os.path.lexists(entry.directory / str(version)):  # an update of the same version was faster
-            raise ExportError(f"{name} got a version {version} during this update; update that version.") from error
+        if os.path.lexists(entry.directory / str(version)):
+            raise ExportError(taken) from error
         raise
 
 

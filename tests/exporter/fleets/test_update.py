@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, 
 from triton_regressors import ExportError, export, export_fleet, load, update_fleet
 from triton_regressors.exporter.fleets import member as members_module
 from triton_regressors.exporter.fleets import update as update_module
-from triton_regressors.exporter.fleets.fleet import FleetExport, publish_fleet
+from triton_regressors.exporter.fleets.fleet import FleetExport
 from triton_regressors.kernels.entry import read_document, read_golden, write_document
 
 RIDGES, MIXED = ridges(5), mixed()
@@ -281,24 +280,19 @@ def test_a_damaged_version_is_not_kept(tmp_path: Path) -> None:
     assert not (version.parent / "2").exists()
 
 
-@pytest.fixture
-def faster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Another update writes the next version while this one compiles."""
+@pytest.mark.parametrize("step", ["compile_members", "publish_fleet"])
+def test_no_change_of_another_update_is_lost(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another update writes the next version while this one compiles, or just before it writes."""
+    own = getattr(update_module, step)
 
-    def publish(members: Any, repository: Path, *given: Any) -> FleetExport:
+    def later(*given: Any) -> Any:
         monkeypatch.undo()
-        update_fleet(repository, "demand", remove=["shop-4"])
-        return publish_fleet(members, repository, *given)
+        update_fleet(tmp_path, "demand", remove=["shop-4"])
+        return own(*given)
 
-    monkeypatch.setattr(update_module, "publish_fleet", publish)
-    yield
-    monkeypatch.undo()
-
-
-@pytest.mark.usefixtures("faster")
-def test_no_change_of_another_update_is_lost(tmp_path: Path) -> None:
     export_fleet(RIDGES, tmp_path, name="demand", by="shop")
-    with pytest.raises(ExportError, match=r"^demand got a version 2 during this update; update that version"):
+    monkeypatch.setattr(update_module, step, later)
+    with pytest.raises(ExportError, match=r"^demand got a version 2 during this update; update that version\.$"):
         update_fleet(tmp_path, "demand", remove=["shop-1"])
     fleet = update_fleet(tmp_path, "demand", remove=["shop-1"])
     assert (fleet.entry.version, ids(fleet)) == (3, ["shop-0", "shop-2", "shop-3"])
