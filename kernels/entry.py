@@ -227,15 +227,25 @@ class MemberClass:
 
 
 @dataclass(frozen=True)
+class MemberOrigin:
+    """The origin of members: their estimator's class, scikit-learn's version at their export, their rows' source."""
+
+    estimator: str
+    scikit_learn: str
+    rows_from: str
+
+
+@dataclass(frozen=True)
 class Fleet:
     """The members of an entry of many models.
 
     The last column of the plan's matrix is the number of a row's member. Requests have the ids of members in the tensor
-    `by`, whose categories they are.
+    `by`, whose categories they are. `origins` are those of the members, see `MemberTable`.
     """
 
     by: str
     classes: tuple[MemberClass, ...]
+    origins: tuple[MemberOrigin, ...]
 
     @property
     def members(self) -> int:

@@ -167,7 +167,7 @@ print(*missing)
     place, missing = run(client, "-c", code, cwd=tmp_path).splitlines()
     assert Path(place).is_relative_to(client.parents[1])
     exports = "answers export export_fleet load_estimator lowers lowers_inverse lowers_transform"
-    assert missing == f"Export FleetExport Score {exports} score write_report"
+    assert missing == f"Export FleetExport Score {exports} score update_fleet write_report"
 
 
 def test_the_command_of_a_client(client: Path, tmp_path: Path) -> None:

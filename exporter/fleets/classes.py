@@ -44,7 +44,7 @@ class Alike:
     def record(self, steps: Sequence[Step]) -> MemberClass:
         """Return the class as an entry describes it; `steps` are those of its members."""
         return MemberClass(
-            ", ".join(sorted({member.estimator for member in self.members})),
+            ", ".join(sorted({member.origin.estimator for member in self.members})),
             len(self.members),
             sum(step.launches() for step in steps),
             len(self.members) > 1,
@@ -142,13 +142,14 @@ def _digest(array: np.ndarray) -> bytes:
 
 
 def _same(operations: Sequence[Operation]) -> bool:
-    """Return whether operations of one kind have equal fields."""
+    """Return whether operations of one kind have equal fields, to the sign of a zero."""
     first, arrays = operations[0], dict(operations[0].arrays())
 
     def equal(name: str, array: np.ndarray) -> bool:
-        return np.array_equal(array, arrays[name], equal_nan=array.dtype.kind == "f")
+        mine = arrays[name]
+        return array.dtype == mine.dtype and array.shape == mine.shape and array.tobytes() == mine.tobytes()
 
     return all(
-        other.attributes() == first.attributes() and all(equal(*each) for each in other.arrays())
+        other is first or (other.attributes() == first.attributes() and all(equal(*each) for each in other.arrays()))
         for other in operations[1:]
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import sklearn
 
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.describe.contract import Contract, contract_of
@@ -19,6 +18,7 @@ from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.classes import NUMBER, classes_of, fleet_plan
 from triton_regressors.exporter.fleets.member import Member, compile_members
+from triton_regressors.exporter.fleets.records import USED, numbered_columns, table_of, units_of
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.engine.runner import Runner
@@ -32,9 +32,6 @@ from triton_regressors.version import __version__
 GOLDEN_ROWS, GOLDEN_ROWS_OF_ALL = 16, 20_000
 """The most golden rows of a member, and about the most of a fleet, which has at least one of each member."""
 
-USED = "model_used"
-"""The output with the numbers of the models that answered, for a fleet with a default."""
-
 CHECKED_AT_ONCE = 4096
 
 
@@ -47,6 +44,8 @@ class FleetExport:
     document: Document
     golden: Golden
     table: MemberTable
+    changes: str = ""
+    """A sentence on what an update changed."""
 
     @property
     def contract(self) -> Contract:
@@ -68,6 +67,7 @@ class FleetExport:
             f"{len(fleet.classes):,} class{'es' * (len(fleet.classes) != 1)}, {self.plan.parameter_bytes():,} bytes.",
             self.contract.brief(),
             *self.contract.fleet,
+            *([self.changes] if self.changes else []),
             *next_steps(entry),
         ]
         return "\n".join(lines)
@@ -140,10 +140,34 @@ def export_fleet(
         "kept": [column for column in repositories.columns_taken(repository, name) if column != by],
         "ties": ties,
     }
-    rows = max(1, min(GOLDEN_ROWS, GOLDEN_ROWS_OF_ALL // len(models)))
+    rows = golden_rows(len(models))
     members = compile_members(models, rows_of, rows, {**arguments, "input": input}, progress)
     if input == "auto" and len({member.plan.dtype for member in members} | {m.inputs.dtype for m in members}) > 1:
         members = compile_members(models, rows_of, rows, {**arguments, "input": "fp64"}, progress)
+    return publish_fleet(members, repository, name, by, default, tolerance, options, version)
+
+
+def golden_rows(members: int) -> int:
+    """Return the most golden rows of a member among that many."""
+    return max(1, min(GOLDEN_ROWS, GOLDEN_ROWS_OF_ALL // members))
+
+
+def publish_fleet(
+    members: Sequence[Member],
+    repository: Path,
+    name: str,
+    by: str,
+    default: str | int | None,
+    tolerance: float,
+    options: ServingOptions,
+    version: int | None,
+    changes: str = "",
+) -> FleetExport:
+    """Write members as a version of an entry; see `export_fleet` and `FleetExport` for the arguments.
+
+    Raises:
+        ExportError: members differ in their columns, or an option or the repository does not allow the export.
+    """
     _check_alike(members, by)
     classes = classes_of(members)
     plan, records = fleet_plan(classes)
@@ -151,8 +175,9 @@ def export_fleet(
     if default is not None:
         plan = dataclasses.replace(plan, outputs={**plan.outputs, USED: NUMBER})
         in_order = [_telling(member, number) for number, member in enumerate(in_order)]
-    golden, table = _golden(in_order, plan), _table(in_order, plan)
-    document = _document(in_order, plan, Fleet(by, tuple(records)), table, default)
+    origins = tuple(dict.fromkeys(member.origin for member in in_order))
+    golden, table = _golden(in_order, plan), table_of(in_order, plan, origins)
+    document = _document(in_order, plan, Fleet(by, tuple(records), origins), table, default)
     _verify(plan, golden, tolerance)
     repositories.check_target(
         repository, name, document.inputs, plan.output_widths(), document.provenance.feature_names
@@ -161,30 +186,45 @@ def export_fleet(
         entry = repositories.publish(repository, name, plan, golden, document, options, version, members=table)
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
-    return FleetExport(entry, plan, document, golden, table)
+    return FleetExport(entry, plan, document, golden, table, changes)
 
 
 def _samples(models: Mapping[Any, Any], samples: Any, by: str) -> Mapping[str, Any]:
     """Return the rows of each model, or no rows; raise `ExportError` for ids and samples that do not fit."""
     if not isinstance(models, Mapping) or not models:
         raise ExportError("A fleet needs a mapping with at least one fitted model by its id.")
-    whole = isinstance(next(iter(models)), int)
-    for each in models:
+    check_ids(models)
+    if not isinstance(by, str) or not by:
+        raise ExportError(f"by must be the name of the column of ids, not {by!r}.")
+    return rows_of_models(models, samples, by)
+
+
+def check_ids(ids: Iterable[Any]) -> None:
+    """Raise `ExportError` unless all ids are strings, or all are whole numbers."""
+    whole: bool | None = None
+    for each in ids:
+        whole = isinstance(each, int) if whole is None else whole
         if not (_is_number(each) if whole else isinstance(each, str) and each):
             kind = "a whole number that INT64 holds, as others are" if whole else "a string that is not empty"
             raise ExportError(f"The id of a model must be {kind}, not {each!r}.")
-    if not isinstance(by, str) or not by:
-        raise ExportError(f"by must be the name of the column of ids, not {by!r}.")
+
+
+def rows_of_models(models: Mapping[Any, Any], samples: Any, by: str, others: Collection[Any] = ()) -> Mapping[str, Any]:
+    """Return the rows of each model, or no rows; raise `ExportError` for samples that do not fit.
+
+    Rows of `others` are left out.
+    """
     if samples is None:
         return {}
     if isinstance(samples, pd.DataFrame):
         if by not in samples.columns:
             raise ExportError(f"The samples lack the column {by!r} with the ids of their models.")
         samples = {key: rows.drop(columns=by) for key, rows in samples.groupby(by, sort=False)}
-    unknown, lacking = [key for key in samples if key not in models], [key for key in models if key not in samples]
+    unknown = [key for key in samples if key not in models and key not in others]
+    lacking = [key for key in models if key not in samples]
     if lacking:
-        others = f", nor for {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
-        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}{others}.")
+        more = f", nor for {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
+        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}{more}.")
     if unknown:
         raise ExportError(f"The samples have rows for {unknown[0]!r}, which is no model of the fleet.")
     return {key: samples[key] for key in models}
@@ -249,24 +289,7 @@ def _golden(members: Sequence[Member], plan: Plan) -> Golden:
     numbers = np.repeat(np.arange(len(members)), [len(member.X) for member in members])[:, None]
     X = np.hstack([np.concatenate([member.X for member in members]), numbers]).astype(members[0].X.dtype)
     outputs = {name: np.concatenate([member.outputs[name] for member in members]) for name in plan.outputs}
-    return Golden(X, outputs, _units(members, plan.outputs, numbers[:, 0]))
-
-
-def _units(members: Sequence[Member], outputs: Mapping[str, str], numbers: np.ndarray) -> dict[str, np.ndarray]:
-    return {name: np.array([member.parity.outputs[name].unit for member in members])[numbers] for name in outputs}
-
-
-def _table(members: Sequence[Member], plan: Plan) -> MemberTable:
-    """Return the facts about each member."""
-    refused = np.ones((len(members), plan.n_features), dtype=bool)
-    for place, member in enumerate(members):
-        refused[place, list(member.nan_columns)] = False
-    outputs = list(plan.outputs)
-    errors, excess = (
-        {name: np.array([getattr(member.parity.outputs[name], what) for member in members]) for name in outputs}
-        for what in ("max_error", "excess")
-    )
-    return MemberTable(refused, errors, excess, _units(members, plan.outputs, np.arange(len(members))))
+    return Golden(X, outputs, units_of(members, plan.outputs, numbers[:, 0]))
 
 
 def _document(
@@ -282,8 +305,9 @@ def _document(
         default=None if default is None else [member.id for member in members].index(default),
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
     )
-    names = first.columns or tuple(f"x{column}" for column in range(number))
-    kinds = Counter(member.estimator for member in members)
+    names = first.columns or numbered_columns(number)
+    kinds = Counter(member.origin.estimator for member in members)
+    rows_from = " or ".join(dict.fromkeys(origin.rows_from for origin in fleet.origins))
     booleans = sorted({column for member in members for column in member.boolean_columns})
     return Document(
         plan={**plan.to_json(), "protocol": FLEET_PROTOCOL},
@@ -291,7 +315,7 @@ def _document(
             estimator=", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()),
             class_="fleet",
             feature_names=(*names, fleet.by),
-            scikit_learn=sklearn.__version__,
+            scikit_learn=", ".join(sorted({origin.scikit_learn for origin in fleet.origins})),
             triton_regressors=__version__,
         ),
         inputs=inputs,
@@ -299,7 +323,7 @@ def _document(
         parity=dataclasses.replace(
             first.parity,
             rows=sum(member.parity.rows for member in members),
-            rows_from=f"{len(members):,} models, {first.parity.rows_from} of each",
+            rows_from=f"{len(members):,} models, {rows_from} of each",
             outputs={name: _worst(members, name) for name in plan.outputs},
             types=inputs.datatypes(),
         ),

@@ -8,12 +8,13 @@ from typing import Any
 
 import joblib
 import numpy as np
+import sklearn
 
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.export import check_parity
 from triton_regressors.exporter.lowering.registry import Registrations, own_registrations, register_own
-from triton_regressors.kernels.entry import ParityReport
+from triton_regressors.kernels.entry import MemberOrigin, ParityReport
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
 
@@ -33,7 +34,7 @@ class Member:
     """A compiled model of a fleet; `X` and `outputs` are its golden rows, see `Golden`."""
 
     id: str | int
-    estimator: str
+    origin: MemberOrigin
     plan: Plan
     inputs: Inputs
     columns: tuple[str, ...]
@@ -112,17 +113,18 @@ def _compile(
 def _member(name: str | int, model: Any, sample: Any, rows: int, options: Mapping[str, Any]) -> Member:
     compilation = compile_estimator(model, sample=sample, profile=False, **options)
     check_parity(compilation.report, type(model).__name__)
-    golden = compilation.golden()
+    golden, report = compilation.golden(), compilation.report.record()
+    estimator = type(model.steps[-1][1] if hasattr(model, "steps") else model).__name__
     return Member(
         name,
-        type(model.steps[-1][1] if hasattr(model, "steps") else model).__name__,
+        MemberOrigin(estimator, sklearn.__version__, report.rows_from),
         compilation.plan,
         compilation.inputs,
         compilation.columns,
         tuple(compilation.nan_columns),
         compilation.answers_column,
         compilation.boolean_columns,
-        compilation.report.record(),
+        report,
         golden.X[:rows],
         {output: answers[:rows] for output, answers in golden.outputs.items()},
     )

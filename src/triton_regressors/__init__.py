@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from triton_regressors.exporter.export import export
     from triton_regressors.exporter.files.loading import load_estimator
     from triton_regressors.exporter.fleets.fleet import FleetExport, export_fleet
+    from triton_regressors.exporter.fleets.update import update_fleet
     from triton_regressors.exporter.lowering.registry import answers, lowers, lowers_inverse, lowers_transform
     from triton_regressors.mlflow.model_registry import log_entry
     from triton_regressors.scoring.errors import ScoringError
@@ -92,6 +93,7 @@ __all__ = [
     "lowers_inverse",
     "lowers_transform",
     "score",
+    "update_fleet",
     "verify",
     "write_report",
 ]
@@ -115,6 +117,7 @@ _PLACES = {
     "exporter.errors": ("ExportError",),
     "exporter.files.loading": ("load_estimator",),
     "exporter.fleets.fleet": ("FleetExport", "export_fleet"),
+    "exporter.fleets.update": ("update_fleet",),
     "exporter.lowering.registry": ("answers", "lowers", "lowers_inverse", "lowers_transform"),
     "mlflow.model_registry": ("log_entry",),
     "scoring.errors": ("ScoringError",),
@@ -125,7 +128,7 @@ _PLACES = {
 _NEEDS = {"clients.compare.report.report": "compare", "scoring.file_scoring": "score"} | dict.fromkeys(
     (
         *("exporter.compilation", "exporter.export", "exporter.files.loading", "exporter.fleets.fleet"),
-        "exporter.lowering.registry",
+        *("exporter.fleets.update", "exporter.lowering.registry"),
     ),
     "export",
 )

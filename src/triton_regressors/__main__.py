@@ -32,6 +32,7 @@ def make_app() -> Any:
     from triton_regressors.commands.predict import predict
     from triton_regressors.commands.score import score
     from triton_regressors.commands.serve import serve
+    from triton_regressors.commands.update_fleet import update_fleet
     from triton_regressors.commands.verify import verify
 
     app = typer.Typer(
@@ -41,7 +42,7 @@ def make_app() -> Any:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-    for command in (export, export_fleet, describe, serve, predict, verify, compare, score, deploy):
+    for command in (export, export_fleet, update_fleet, describe, serve, predict, verify, compare, score, deploy):
         app.command(cls=Command)(command)
 
     @app.callback(invoke_without_command=True)

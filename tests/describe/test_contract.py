@@ -20,7 +20,16 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from tests.exporter.dated import fitted, orders
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.kernels.entry import Document, Fleet, Golden, MemberClass, OutputParity, ParityReport, Provenance
+from triton_regressors.kernels.entry import (
+    Document,
+    Fleet,
+    Golden,
+    MemberClass,
+    MemberOrigin,
+    OutputParity,
+    ParityReport,
+    Provenance,
+)
 from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import Parity
@@ -91,12 +100,14 @@ Parity with the estimator's own predict
 
 def test_the_models_of_a_fleet_are_shown_by_class_and_parity() -> None:
     ids = tuple("abcdefghijkl")
-    fleet = Fleet("shop", (MemberClass("Lasso, Ridge", 3, 1, True, 3000), *[MemberClass("SVR", 1, 2, False, 50)] * 9))
+    classes = MemberClass("Lasso, Ridge", 3, 1, True, 3000), *[MemberClass("SVR", 1, 2, False, 50)] * 9
+    fleet = Fleet("shop", classes, (MemberOrigin("Ridge", "1.9", "the given sample"),))
     inputs = Inputs(3, (0, 1), (TextInput("shop", (2,), (ids,), (True,)),), numbered="shop_number")
     golden = Golden(np.zeros((1, 3)), {"y": np.zeros((1, 1))})
     document = replace(document_of(inputs, ["u", "v", "shop"]), fleet=fleet)
     errors = np.arange(12) / 1e8
-    table = MemberTable(np.ones((12, 3), bool), {"y": errors}, {"y": np.zeros(12)}, {"y": np.ones((12, 1))})
+    mask, count, zero = np.ones((12, 3), bool), np.zeros(12, np.int32), {"y": np.zeros(12)}
+    table = MemberTable(mask, {"y": errors}, zero, {"y": np.ones((12, 1))}, zero, {}, count, count, mask, mask)
     text = " ".join(contract_of("demand", 1, document, golden, members=table, member="c").text().split())
     assert "Models 12 models; shop names the one that answers a row. 3 models (Lasso, Ridge): 1 launch for" in text
     assert text.count("1 model (SVR): 2 launches, 50 bytes.") == 7

@@ -1,6 +1,8 @@
 """A fleet on a real Triton server: rows of many models in one request, asked by tables over gRPC and HTTP."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,11 +13,13 @@ import pandas as pd
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from sklearn.base import clone
 from tritonclient.utils import InferenceServerException
 
-from tests.exporter.fleets.fleets import COLUMNS, mixed, samples, table
+from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
 from tests.servers import triton_server
-from triton_regressors import export, export_fleet
+from tests.waiting import wait_for
+from triton_regressors import TritonRegressorsError, export, export_fleet, update_fleet
 from triton_regressors.clients.client.client import AsyncClient, Client
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.server.triton_server import TritonServer
@@ -124,3 +128,61 @@ def test_ids_that_do_not_exist_leave_nothing(server: TritonServer) -> None:
             with pytest.raises(InvalidRequest, match=f"row 0 is 'nobody-{part}-0'"):
                 client.predict("demand", X.assign(shop=unknown))
         assert client.predict("demand", X).tobytes() == before.tobytes()
+
+
+def test_an_update_under_load_changes_only_the_models_that_are_set(
+    server: TritonServer, repository: Path, tmp_path: Path
+) -> None:
+    """Clients ask all the time, and no request fails; a rollback gives the bytes of before."""
+    models = ridges(4)
+    entry = export_fleet(models, repository, name="updated", by="shop", max_batch_size=64).entry.directory
+    X, stop = table(models, 40), threading.Event()
+    is_set, errors = (X["shop"] == "shop-2").to_numpy(), list[str]()
+    seen: list[tuple[float, bytes]] = []
+
+    def ask(client: Client, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            rows, sent_s = np.sort(rng.choice(len(X), 12, replace=False)), time.monotonic()
+            try:
+                found = client.predict("updated", X.iloc[rows])
+            except TritonRegressorsError as error:
+                errors.append(str(error))
+                continue
+            mine = is_set[rows]
+            if found[~mine].tobytes() != before[rows][~mine].tobytes():
+                errors.append("another model's answer changed")
+            if mine.any():
+                seen.append((sent_s, (found[mine] == before[rows][mine]).tobytes()))
+            time.sleep(0.002)
+
+    def answers_since(moment_s: float) -> set[bool]:
+        """Return whether answers of the set model were those of before, of requests that were sent after a moment."""
+        wait_for(lambda: sum(sent_s > moment_s for sent_s, _ in list(seen)) >= 10)
+        return {bool(same) for sent_s, rows in list(seen) if sent_s > moment_s for same in rows}
+
+    with Client(server.grpc_url) as grpc, Client(server.http_url, "http") as http:
+        grpc.load("updated")
+        before = grpc.predict("updated", X)
+        threads = [threading.Thread(target=ask, args=((grpc, http)[seed % 2], seed)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            assert answers_since(time.monotonic()) == {True}
+            model = clone(models["shop-2"]).fit(rows(2), -target(rows(2), 7))
+            update_fleet(repository, "updated", set={"shop-2": model})
+            assert answers_since(time.monotonic()) == {True}
+            grpc.load("updated")
+            assert answers_since(time.monotonic()) == {False}
+            np.testing.assert_allclose(
+                grpc.predict("updated", X[is_set]), model.predict(X.loc[is_set, COLUMNS]), rtol=1e-5, atol=1e-4
+            )
+            assert verify(grpc, entry).passed
+            (entry / "2").rename(tmp_path / "2")
+            grpc.load("updated")
+            assert answers_since(time.monotonic()) == {True}
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+    assert errors == []

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from triton_regressors.commands.fleet_progress import fleet_progress
 from triton_regressors.commands.fleet_source import find_models, read_models, read_samples, signed_columns
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
@@ -132,7 +130,7 @@ def export_fleet(
         from triton_regressors.exporter.fleets.fleet import export_fleet as export_models
     with ExitStack() as kept:  # CatBoost reads its files again
         places = find_models(models, manifest, mlflow, tracking_uri, by)
-        with _progress(len(places)) as (reading, compiling):
+        with fleet_progress(len(places)) as (reading, compiling):
             read = read_models(
                 places,
                 kept,
@@ -171,22 +169,3 @@ def export_fleet(
     text = Text(result.text())
     text.stylize("bold", len("Wrote "), len("Wrote ") + len(result.entry.name))
     make_console().print(text, soft_wrap=True)
-
-
-@contextmanager
-def _progress(models: int) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
-    """Yield what shows the number of models read, and of those compiled, while there is a terminal to show it on."""
-    console = Console(stderr=True)
-    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading models", total=models)
-
-        def reading(done: int) -> None:
-            bar.update(task, completed=done)
-
-        def compiling(done: int) -> None:
-            if bar.tasks[0].description != "compiling models":
-                bar.reset(task, description="compiling models")
-            bar.update(task, completed=done)
-
-        yield reading, compiling

@@ -1,4 +1,4 @@
-"""The models that `export-fleet` reads, by their ids: files, those that a manifest lists, and those in MLflow."""
+"""The models that `export-fleet` and `update-fleet` read, by their ids: files, those in manifests, and in MLflow."""
 
 from __future__ import annotations
 
@@ -39,16 +39,51 @@ def find_models(
     """
     with loading():
         from triton_regressors.exporter.errors import ExportError
-        from triton_regressors.mlflow.model_registry import is_model_uri, registered_models
+        from triton_regressors.mlflow.model_registry import registered_models
     if sum(map(bool, (files, manifest, mlflow))) != 1:
         raise ExportError("Give the models as files, or with --manifest, or with --mlflow.")
     if mlflow is not None:
         os.environ.setdefault(*RETRIES)
         return {name: Path(address) for name, address in registered_models(mlflow, tracking_uri).items()}
     found = _by_stem(files or ()) if manifest is None else _listed(manifest, by)
-    if tracking_uri is not None and not any(is_model_uri(str(place)) for place in found.values()):
-        raise ExportError("--tracking-uri goes with models in MLflow.")
+    _check_tracking(found, tracking_uri)
     return found
+
+
+def find_set_models(given: Sequence[str], manifest: Path | None, tracking_uri: str | None, by: str) -> dict[str, Path]:
+    """Return the file or the address in MLflow of each model that an update sets, by its id.
+
+    Args:
+        given: texts such as `shop-7=new.skops`.
+        manifest: see `find_models`; None: there are no others.
+        tracking_uri: see `find_models`.
+        by: see `find_models`.
+
+    Raises:
+        ExportError: a text has no id, or two models have one id.
+        RowsError: see `find_models`.
+    """
+    with loading():
+        from triton_regressors.exporter.errors import ExportError
+    found = {} if manifest is None else _listed(manifest, by)
+    for each in given:
+        key, _, file = each.partition("=")
+        if not key or not file:
+            raise ExportError(f"--set takes an id and a model, such as shop-7=new.skops, not {each!r}.")
+        if key in found:
+            raise ExportError(f"{found[key]} and {file} would both have the id {key!r}.")
+        found[key] = Path(file)
+    _check_tracking(found, tracking_uri)
+    return found
+
+
+def _check_tracking(places: Mapping[str, Path], tracking_uri: str | None) -> None:
+    """Raise `ExportError` if there is an address of MLflow, and no model there."""
+    from triton_regressors.exporter.errors import ExportError
+    from triton_regressors.mlflow.model_registry import is_model_uri
+
+    if tracking_uri is not None and not any(is_model_uri(str(place)) for place in places.values()):
+        raise ExportError("--tracking-uri goes with models in MLflow.")
 
 
 def _by_stem(files: Sequence[Path]) -> dict[str, Path]:

@@ -84,7 +84,7 @@ def test_modules_that_few_entries_need_go_with_these() -> None:
     plan = plan_of("affine")
     document = document_of(plan)
     made = dataclasses.replace(document.inputs, made=MadeTexts((), ()))
-    fleet = dataclasses.replace(document, fleet=Fleet("shop", ()))
+    fleet = dataclasses.replace(document, fleet=Fleet("shop", (), ()))
     assert set(modules_of(plan, dataclasses.replace(document, inputs=made))) - set(carried_by(plan)) == {*OF_STRINGS}
     assert set(modules_of(plan, fleet)) - set(carried_by(plan)) == {*OF_FLEETS, Path("plan/stacked.py")}
 
