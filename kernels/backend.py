@@ -66,6 +66,7 @@ class TritonPythonModel:
     max_string_bytes: int
     datatypes: dict[str, str]
     numbers: Callable[..., Part]
+    on_cpu: Callable[[Part], np.ndarray]
     read: Callable[[list[Request]], list[Part]]
     large_rows: int
     feature_names: tuple[str, ...]
@@ -87,6 +88,7 @@ class TritonPythonModel:
             os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels below are imported
         version = Path(__file__).parents[1]
         document = read_document(version)  # before the modules that it checks are imported
+        from .engine.gather import on_cpu
         from .engine.input_check import Allowed
         from .engine.runner import Runner
         from .engine.staging import MAX_NUMBERS
@@ -136,6 +138,7 @@ class TritonPythonModel:
                 )
         _check_outputs(config["output"], plan.output_widths())
         self.numbers = numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else numbers_in
+        self.on_cpu = on_cpu
         self.read = self._numbers if self.inputs.plain_matrix else self._matrices
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
@@ -236,9 +239,11 @@ class TritonPythonModel:
         Small requests with the same tensors are encoded together: a request alone takes as long as all of them.
         """
         each = [self._tensors(request) for request in requests]
+        if len(each) == 1:
+            return [self.inputs.encode(each[0], self.max_string_bytes)]
         rows = [len(next(iter(tensors.values()), ())) for tensors in each]
         alike = all(tensors.keys() == each[0].keys() for tensors in each)
-        if len(each) == 1 or not alike or sum(rows) > MOST_JOINED_ROWS:
+        if not alike or sum(rows) > MOST_JOINED_ROWS:
             return [self.inputs.encode(tensors, self.max_string_bytes) for tensors in each]
         joined = {name: np.concatenate([tensors[name] for tensors in each]) for name in each[0]}
         matrix = self.inputs.encode(joined, self.max_string_bytes)
@@ -247,10 +252,8 @@ class TritonPythonModel:
 
     def _tensors(self, request: Request) -> dict[str, np.ndarray]:
         """Return the tensors of a request, numbers and strings."""
-        from .engine.gather import on_cpu
-
         return {
-            name: strings_in(request, name) if datatype == "BYTES" else on_cpu(self.numbers(request, name))
+            name: strings_in(request, name) if datatype == "BYTES" else self.on_cpu(self.numbers(request, name))
             for name, datatype in self._given(request).items()
         }
 
@@ -273,9 +276,7 @@ class TritonPythonModel:
 
     def _refuse(self, requests: list[Request], parts: list[Part], cancelled: frozenset[int]) -> list[Response]:
         """Answer the requests that can be answered, and give each of the others its own error."""
-        from .engine.gather import on_cpu
-
-        arrays = map(on_cpu, parts)
+        arrays = map(self.on_cpu, parts)
         refusals = [
             self._why_not(*each, index in cancelled) for index, each in enumerate(zip(requests, arrays, strict=True))
         ]
@@ -351,16 +352,14 @@ class TritonPythonModel:
 
     def _unknown_id(self, request: Request, row: int) -> str:
         """Return a message on a row whose model does not exist."""
-        from .engine.gather import on_cpu
-
         by, numbered, given = str(self.by), str(self.inputs.numbered), self._given(request)
         if numbered in given:
-            number = on_cpu(self.numbers(request, numbered))[row, 0]
+            number = self.on_cpu(self.numbers(request, numbered))[row, 0]
             return f"{numbered} must be from 0 to {len(self.inputs.models) - 1}: row {row} is {number}."
         if by not in given:
             return f"{by} is missing: it must name a model of this fleet."
         text = given[by] == "BYTES"
-        shown = _quoted(strings_in(request, by)[row, 0]) if text else on_cpu(self.numbers(request, by))[row, 0]
+        shown = _quoted(strings_in(request, by)[row, 0]) if text else self.on_cpu(self.numbers(request, by))[row, 0]
         return f"{by} must name a model of this fleet: row {row} is {shown}."
 
 

@@ -149,12 +149,13 @@ class IntegerInput:
 
     def encode(self, integers: np.ndarray) -> np.ndarray:
         """Return int64 `[rows, columns]` as the plan's numbers, float64 of the same shape."""
-        found = integers.astype(np.float64)
+        found: np.ndarray = integers.astype(np.float64)
         for column in self._dates:
             found[:, column] = microseconds(integers[:, column])
         for column, (known, places) in self._known.items():
-            near = np.searchsorted(known, integers[:, column]).clip(max=len(known) - 1)
-            found[:, column] = np.where(known[near] == integers[:, column], places[near], UNKNOWN)
+            given = integers[:, column]
+            near = known.searchsorted(given)
+            found[:, column] = np.where(known[near] == given, places[near], UNKNOWN)
         return found
 
     def decode(self, numbers: np.ndarray) -> np.ndarray:
@@ -182,12 +183,16 @@ class IntegerInput:
 
     @functools.cached_property
     def _known(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Return, for each column with categories, its sorted categories and their places among them as given."""
+        """Return, for each column with categories, its sorted categories and their places among them as given.
+
+        The last category comes twice, so that a number above all of them has a place in the arrays too.
+        """
         found = {}
         for column, categories in enumerate(self.categories):
             if categories:
                 given = np.array(categories, dtype=np.int64)
                 places = np.argsort(given, kind="stable")
+                places = np.append(places, places[-1])
                 found[column] = given[places], places.astype(np.float64)
         return found
 
@@ -226,7 +231,7 @@ class Inputs:
         """Return whether `X` alone, unchanged, is the plan's matrix."""
         return not self.text and not self.integers.columns and len(self.numeric) == self.n_features
 
-    @property
+    @functools.cached_property
     def matrix_dtype(self) -> str:
         """The dtype of the plan's matrix: float64 if a tensor may hold numbers that float32 does not."""
         return "float64" if self.integers.columns and self.integers.name is None else self.dtype
@@ -249,12 +254,15 @@ class Inputs:
 
     @functools.cached_property
     def _numeric(self) -> slice | list[int]:
-        """The columns of `X` in the matrix: a slice, which is copied faster, if they are neighbours."""
-        first = self.numeric[0] if self.numeric else 0
-        neighbours = self.numeric == tuple(range(first, first + len(self.numeric)))
-        return slice(first, first + len(self.numeric)) if neighbours else list(self.numeric)
+        """The columns of `X` in the matrix."""
+        return _index(self.numeric)
 
-    @property
+    @functools.cached_property
+    def _whole(self) -> slice | list[int]:
+        """The columns of whole numbers in the matrix."""
+        return _index(self.integers.columns)
+
+    @functools.cached_property
     def of_integers(self) -> str:
         """The name of the INT64 tensor."""
         return self.integers.name or INTEGERS
@@ -288,7 +296,7 @@ class Inputs:
                 matrix[:, -1] = np.where((numbers >= 0) & (numbers < len(self.models)), numbers, UNKNOWN)
             given = tuple(group for group in given if group.name in tensors)
         if self.integers.columns and self.of_integers in tensors:
-            matrix[:, list(self.integers.columns)] = self.integers.encode(tensors[self.of_integers])
+            matrix[:, self._whole] = self.integers.encode(tensors[self.of_integers])
         sources = () if self.made is None else self.made.all_sources
         read: dict[int, Texts] = {}
         refused: dict[int, np.ndarray] = {}
@@ -366,6 +374,13 @@ class Inputs:
         """The columns of `coded` whose `UNKNOWN` is an unknown category of the model."""
         unread = self.made.unread if self.made is not None else ()
         return [column for column in self.coded if column not in unread]
+
+
+def _index(columns: tuple[int, ...]) -> slice | list[int]:
+    """Return columns as an index of arrays: a slice, which is copied faster, if they are neighbours in order."""
+    if columns and columns == tuple(range(columns[0], columns[0] + len(columns))):
+        return slice(columns[0], columns[0] + len(columns))
+    return list(columns)
 
 
 def microseconds(dates: np.ndarray) -> np.ndarray:
