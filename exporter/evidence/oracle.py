@@ -41,11 +41,13 @@ class Oracle(Tables):
         self._quantiles = dict(zip(ENDS, quantiles, strict=False))
         self.ends = tuple(map(written, quantiles))
         self._asked, self._interval = tuple(name for name in outputs if name not in self._quantiles), interval
+        self._shape: tuple[int, ...] | None = None
+        self._last: tuple[np.ndarray, Answers] | None = None
 
     def in_types(self, types: RowTypes) -> Oracle:
         """Return the same oracle, asked in other types."""
         other = copy.copy(self)
-        other.types = types
+        other.types, other._shape, other._last = types, None, None
         return other
 
     def of_table(self, table: Any) -> Answers:
@@ -55,26 +57,31 @@ class Oracle(Tables):
             given = self.as_given(table)
             found = ask(self.estimator, given, self._asked)
             found |= {end: ask(model, given, ("y",))["y"] for end, model in self._quantiles.items()}
+        self._shape = np.shape(found["y"]) if "y" in found else self._shape
         own = {name: np.asarray(values, dtype=np.float64).reshape(len(table), -1) for name, values in found.items()}
         return own if self._interval is None else self._interval.added(own)
 
     def answers_column(self, X: np.ndarray) -> bool:
-        """Return whether `predict` answers one target as `[rows, 1]`, tested on rows of the plan's matrix `X`.
+        """Return whether `predict` answers one target as `[rows, 1]`, as it last did, or on rows of the matrix `X`.
 
         Two rows are enough, unless code of the user's own raises an error on them, as methods of `.str` do on a column
         without any string.
         """
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            try:
-                shape = np.shape(ask(self.estimator, self.as_given(self.asked(X[:2])), ("y",))["y"])
-            except Exception:
-                shape = np.shape(ask(self.estimator, self.as_given(self.asked(X)), ("y",))["y"])
+        shape = self._shape
+        if shape is None:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                try:
+                    shape = np.shape(ask(self.estimator, self.as_given(self.asked(X[:2])), ("y",))["y"])
+                except Exception:
+                    shape = np.shape(ask(self.estimator, self.as_given(self.asked(X)), ("y",))["y"])
         return len(shape) == 2 and shape[1] == 1
 
     def of_matrix(self, X: np.ndarray) -> Answers:
-        """Return the answers to rows of the plan's matrix."""
-        return self.of_table(self.asked(X))
+        """Return the answers to rows of the plan's matrix; the same rows are not asked twice one after the other."""
+        if self._last is None or not _same(self._last[0], X):
+            self._last = X.copy(), self.of_table(self.asked(X))
+        return {name: values.copy() for name, values in self._last[1].items()}
 
     def finite_answers(self, X: np.ndarray) -> Answers | None:
         """Return the answers to rows of the plan's matrix, or None if the estimator raises or one is not finite."""
@@ -83,3 +90,8 @@ class Oracle(Tables):
         except Exception:  # an estimator refuses rows in many ways
             return None
         return found if all(np.isfinite(values).all() for values in found.values()) else None
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two matrices hold the same bits."""
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()

@@ -88,6 +88,7 @@ class _Table(dict[type | str, Any]):
         return next(self[name] for name in _names_of(cls) if name in self)
 
 
+@functools.lru_cache(maxsize=1024)
 def _names_of(cls: type) -> tuple[type | str, ...]:
     """Return what a class may be registered as: itself, its qualified name, or every class of its library."""
     return cls, qualified_name(cls), f"{cls.__module__.partition('.')[0]}.*"

@@ -154,7 +154,7 @@ class IntegerInput:
             found[:, column] = microseconds(integers[:, column])
         for column, (known, places) in self._known.items():
             given = integers[:, column]
-            near = known.searchsorted(given)
+            near = known[:-1].searchsorted(given)
             found[:, column] = np.where(known[near] == given, places[near], UNKNOWN)
         return found
 
