@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .engine.kernel_executor import Answers
     from .engine.runner import Runner
     from .format.inputs import Inputs
+    from .format.member_categories import OwnPlaces
     from .serving.backend_types import ErrorCode, Request, Response, Utils
     from .serving.observer import Unobserved
 
@@ -71,6 +72,7 @@ class TritonPythonModel:
     large_rows: int
     feature_names: tuple[str, ...]
     by: str | None
+    own: OwnPlaces | None
     columns_digest: str
     outputs: tuple[str, ...]
     allowed: Allowed
@@ -145,16 +147,18 @@ class TritonPythonModel:
         self.by = self.inputs.ids
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
-        refused = None
+        refused = closed = self.own = None
         if document.fleet is not None:  # otherwise the entry does not carry the module
             from .format.member_table import read_members
 
-            refused = read_members(version, plan.n_features).refused
-        self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused)
+            members = read_members(version, plan.n_features)
+            refused, closed, self.own = members.refused, members.closed, members.own_places(self.inputs)
+        self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused, closed)
         gathered = self.allowed if self.inputs.plain_matrix else None
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows, gathered=gathered)
         golden, tolerance = read_golden(version, document), document.parity.tolerance
-        for name, answer in self.runner.predict(golden.X, self.outputs).items():
+        rows = golden.X if self.own is None else self.own(golden.X)
+        for name, answer in self.runner.predict(rows, self.outputs).items():
             parity = measure(answer, golden.outputs[name], golden.units[name])
             if not parity.within(tolerance):
                 raise ValueError(
@@ -240,15 +244,20 @@ class TritonPythonModel:
         """
         each = [self._tensors(request) for request in requests]
         if len(each) == 1:
-            return [self.inputs.encode(each[0], self.max_string_bytes)]
+            return [self._encoded(each[0])]
         rows = [len(next(iter(tensors.values()), ())) for tensors in each]
         alike = all(tensors.keys() == each[0].keys() for tensors in each)
         if not alike or sum(rows) > MOST_JOINED_ROWS:
-            return [self.inputs.encode(tensors, self.max_string_bytes) for tensors in each]
+            return [self._encoded(tensors) for tensors in each]
         joined = {name: np.concatenate([tensors[name] for tensors in each]) for name in each[0]}
-        matrix = self.inputs.encode(joined, self.max_string_bytes)
+        matrix = self._encoded(joined)
         ends = list(itertools.accumulate(rows))
         return [matrix[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def _encoded(self, tensors: dict[str, np.ndarray]) -> np.ndarray:
+        """Return the plan's matrix for tensors; a fleet's members have categories of their own if they differ."""
+        matrix = self.inputs.encode(tensors, self.max_string_bytes)
+        return matrix if self.own is None else self.own(matrix)
 
     def _tensors(self, request: Request) -> dict[str, np.ndarray]:
         """Return the tensors of a request, numbers and strings."""
@@ -320,21 +329,19 @@ class TritonPythonModel:
     def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> tuple[str, str]:
         """Return the reason for a refusal, and a message that locates the request's first value that is not allowed."""
         tensor, place = self.inputs.place(column)
-        if tensor == self.by:
+        if self.by is not None and not 0 <= part[row, -1] < len(self.inputs.models):
             return "unknown_category", self._unknown_id(request, row)
         name = f" ('{self.feature_names[self.inputs.source(column)]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
+        member = "" if self.by is None else f" {self._id(int(part[row, -1]))}"
+        known = f"{tensor} must hold categories that the model{member} was fitted on"
         if tensor == NUMBERS:
-            whose = "" if self.by is None else f" (its model takes no {number} there)"
+            whose = f" (its model{member} takes no {number} there)" if member else ""
             return "not_finite", f"X must be finite: {where} is {number}{whose}."
         if column in self.inputs.dates:
             return "missing", f"{tensor} must hold no missing date: {where} is NaT."
         if self.datatypes[tensor] != "BYTES":
-            given = self.numbers(request, tensor)[row, place]
-            return (
-                "unknown_category",
-                f"{tensor} must hold categories that the model was fitted on: {where} is {given}.",
-            )
+            return "unknown_category", f"{known}: {where} is {self.numbers(request, tensor)[row, place]}."
         string = strings_in(request, tensor)[row, place]
         if column >= self.inputs.n_given and not np.isfinite(number):
             why = "has no part that the model reads" if np.isnan(number) else "is not UTF-8"
@@ -344,11 +351,17 @@ class TritonPythonModel:
             limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
             return "too_long", f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."
         if not np.isnan(number):
-            message = f"{tensor} must hold categories that the model was fitted on: {where} is {_quoted(string)}."
-            return "unknown_category", message
+            return "unknown_category", f"{known}: {where} is {_quoted(string)}."
+        whose = f" (its model{member} takes none)" if member else ""
         if not string:
-            return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty."
-        return "missing", f"{tensor} must hold no missing value: {where} is {_quoted(string)}, which counts as missing."
+            return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty{whose}."
+        counts = f"is {_quoted(string)}, which counts as missing"
+        return "missing", f"{tensor} must hold no missing value: {where} {counts}{whose}."
+
+    def _id(self, number: int) -> str:
+        """Return the id of a fleet's model as an error shows it."""
+        found = self.inputs.models[number]
+        return _quoted(found.encode()) if isinstance(found, str) else str(found)
 
     def _unknown_id(self, request: Request, row: int) -> str:
         """Return a message on a row whose model does not exist."""

@@ -16,14 +16,19 @@ from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DE
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.fleets.categories import (
+    columns_with_categories,
+    share_categories,
+)
 from triton_regressors.exporter.fleets.classes import NUMBER, classes_of, fleet_plan
+from triton_regressors.exporter.fleets.indicators import align_indicators
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.fleets.records import USED, numbered_columns, table_of, units_of
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Document, Entry, Fleet, Golden, OutputParity, Provenance
-from triton_regressors.kernels.format.inputs import IntegerInput, TextInput
+from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import Parity, measure
 from triton_regressors.kernels.plan.plan import FLEET_PROTOCOL, Plan
@@ -169,6 +174,7 @@ def publish_fleet(
         ExportError: members differ in their columns, or an option or the repository does not allow the export.
     """
     _check_alike(members, by)
+    members = align_indicators(members)
     classes = classes_of(members)
     plan, records = fleet_plan(classes)
     in_order = [member for alike in classes for member in alike.members]
@@ -176,9 +182,13 @@ def publish_fleet(
         plan = dataclasses.replace(plan, outputs={**plan.outputs, USED: NUMBER})
         in_order = [_telling(member, number) for number, member in enumerate(in_order)]
     origins = tuple(dict.fromkeys(member.origin for member in in_order))
-    golden, table = _golden(in_order, plan), table_of(in_order, plan, origins)
-    document = _document(in_order, plan, Fleet(by, tuple(records), origins), table, default)
+    places = {member.id: place for place, member in enumerate(members)}
+    shared = share_categories([member.inputs for member in members], [places[member.id] for member in in_order])
+    golden, table = _golden(in_order, plan), table_of(in_order, plan, origins, shared)
+    document = _document(in_order, plan, Fleet(by, tuple(records), origins), table, default, shared.inputs)
     _verify(plan, golden, tolerance)
+    if shared.categories is not None:
+        golden = dataclasses.replace(golden, X=shared.categories.shared(golden.X))
     repositories.check_target(
         repository, name, document.inputs, plan.output_widths(), document.provenance.feature_names
     )
@@ -256,15 +266,15 @@ def _check_alike(members: Sequence[Member], by: str) -> None:
 
 def _facts(member: Member) -> dict[str, Any]:
     """Return what members have in common, by its name in an error."""
-    inputs = member.inputs
-    groups = {group.name: group for group in inputs.text}
+    inputs, of_type = member.inputs, dict[str, list[int]]()
+    for tensor, columns in inputs.columns().items():  # strings may be in other groups
+        of_type.setdefault(inputs.datatypes()[tensor], []).extend(columns)
     return {
         "the names of their columns": member.columns,
         "the number of their columns": inputs.n_features,
-        "the types of their columns": (inputs.datatypes(), inputs.columns()),
-        "the categories of their strings": {name: group.categories for name, group in groups.items()},
-        "their answers to unknown strings": {name: (group.closed, group.missing) for name, group in groups.items()},
-        "their whole numbers": inputs.integers,
+        "the types of their columns": {datatype: sorted(columns) for datatype, columns in of_type.items()},
+        "the columns with categories": sorted(columns_with_categories(inputs)),
+        "their dates": inputs.dates,
         "the columns that are float32": inputs.float32,
         "their outputs": member.plan.output_widths(),
         "the shape of their answers": member.answers_column,
@@ -293,14 +303,19 @@ def _golden(members: Sequence[Member], plan: Plan) -> Golden:
 
 
 def _document(
-    members: Sequence[Member], plan: Plan, fleet: Fleet, table: MemberTable, default: str | int | None
+    members: Sequence[Member],
+    plan: Plan,
+    fleet: Fleet,
+    table: MemberTable,
+    default: str | int | None,
+    shared: Inputs,
 ) -> Document:
-    """Return what `plan.json` holds."""
+    """Return what `plan.json` holds; `shared` are the inputs of all members, without their ids."""
     first, number = members[0], plan.n_features - 1
     inputs = dataclasses.replace(
-        first.inputs,
+        shared,
         n_features=plan.n_features,
-        **_ids(members, fleet.by, number, closed=default is None),
+        **_ids(members, shared, fleet.by, number, closed=default is None),
         numbered=numbered(fleet.by),
         default=None if default is None else [member.id for member in members].index(default),
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
@@ -339,13 +354,13 @@ def numbered(by: str) -> str:
     return f"{by}_number"
 
 
-def _ids(members: Sequence[Member], by: str, column: int, *, closed: bool) -> dict[str, Any]:
+def _ids(members: Sequence[Member], shared: Inputs, by: str, column: int, *, closed: bool) -> dict[str, Any]:
     """Return the fields of `Inputs` with the ids in a column of the matrix."""
     whole = tuple(member.id for member in members if isinstance(member.id, int))
     if whole:
         return {"integers": IntegerInput((column,), (whole,), (closed,), name=by)}
     known = tuple(str(member.id) for member in members)
-    return {"text": (*members[0].inputs.text, TextInput(by, (column,), (known,), (closed,)))}
+    return {"text": (*shared.text, TextInput(by, (column,), (known,), (closed,)))}
 
 
 def _worst(members: Sequence[Member], name: str) -> OutputParity:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from triton_regressors.exporter.fleets.categories import SharedCategories, inputs_of_member
 from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.exporter.fleets.unstacked import member_plans
 from triton_regressors.kernels.entry import Document, MemberOrigin, OutputParity, read_golden
@@ -20,7 +21,9 @@ USED = "model_used"
 """The output with the numbers of the models that answered, for a fleet with a default."""
 
 
-def table_of(members: Sequence[Member], plan: Plan, origins: Sequence[MemberOrigin]) -> MemberTable:
+def table_of(
+    members: Sequence[Member], plan: Plan, origins: Sequence[MemberOrigin], shared: SharedCategories
+) -> MemberTable:
     """Return the facts about each member."""
     outputs, place = list(plan.outputs), {origin: place for place, origin in enumerate(origins)}
 
@@ -49,6 +52,8 @@ def table_of(members: Sequence[Member], plan: Plan, origins: Sequence[MemberOrig
         origins=np.array([place[member.origin] for member in members], dtype=np.int32),
         categorical=mask(lambda member: member.inputs.categorical),
         boolean=mask(lambda member: member.boolean_columns),
+        closed=shared.closed,
+        categories=shared.categories,
     )
 
 
@@ -69,6 +74,8 @@ def read_fleet(version: Path, document: Document) -> Iterator[Member]:
     assert fleet is not None
     outputs = [name for name in document.parity.outputs if name != USED]
     table, golden = read_members(version, whole.n_features), read_golden(version, document)
+    own_places = table.own_places(whole)
+    X = golden.X if own_places is None else own_places(golden.X)
     plans = member_plans(load_plan(version, document), fleet, outputs)
     inputs, names = _own_inputs(whole), columns_of(document)
     ids: Sequence[str | int] = whole.models
@@ -81,7 +88,9 @@ def read_fleet(version: Path, document: Document) -> Iterator[Member]:
             name,
             origin,
             plan,
-            shared.setdefault(categorical, dataclasses.replace(inputs, categorical=categorical)),
+            inputs_of_member(
+                shared.setdefault(categorical, dataclasses.replace(inputs, categorical=categorical)), table, number
+            ),
             names,
             _columns(~table.refused[number, :-1]),
             bool(document.answers_column),
@@ -93,7 +102,7 @@ def read_fleet(version: Path, document: Document) -> Iterator[Member]:
                 outputs={output: _parity(table, output, number) for output in outputs},
                 types=inputs.datatypes(),
             ),
-            golden.X[rows, :-1],
+            X[rows, :-1],
             {output: golden.outputs[output][rows] for output in outputs},
         )
 

@@ -11,11 +11,14 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from .errors import PlanError
+from .inputs import Inputs
+from .member_categories import OwnCategories, OwnPlaces
 
 FILE = "members.safetensors"
 MASKS, NUMBERS = ("refused", "categorical", "boolean"), ("rows", "origins")
 UNIT, PARITY = "units", ("errors", "ulps", "excess")
 ROUNDED = "rounded"
+CLOSED, CATEGORIES = "closed", "categories."
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,9 @@ class MemberTable:
     `excess` are the parity of each output, float64 `[members]`, on `rows` rows, int32 `[members]`. `rounded`, float64
     `[members, 3]`, are these three for the rows as the inputs' types hold them, NaN if they do not differ; it lacks the
     outputs for which no member has it. `units` are the standard deviations of the members' predictions, float64
-    `[members, width]`; see `Parity`. `origins`, int32 `[members]`, are places in `Fleet.origins`.
+    `[members, width]`; see `Parity`. `origins`, int32 `[members]`, are places in `Fleet.origins`. `closed`, of the
+    same shape as `refused`, says in which columns a member takes no unknown category; None if members agree.
+    `categories` is None too if they agree.
     """
 
     refused: np.ndarray
@@ -40,6 +45,8 @@ class MemberTable:
     origins: np.ndarray
     categorical: np.ndarray
     boolean: np.ndarray
+    closed: np.ndarray | None = None
+    categories: OwnCategories | None = None
 
     def write(self, version: Path) -> None:
         """Write the table into a version's directory."""
@@ -47,7 +54,15 @@ class MemberTable:
         arrays |= {name: getattr(self, name) for name in NUMBERS}
         for name in (*PARITY, UNIT, ROUNDED):
             arrays |= {f"{name}.{output}": array for output, array in getattr(self, name).items()}
+        if self.closed is not None:
+            arrays[CLOSED] = np.packbits(self.closed, axis=1)
+        if self.categories is not None:
+            arrays |= {CATEGORIES + name: array for name, array in vars(self.categories).items()}
         (version / FILE).write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+
+    def own_places(self, inputs: Inputs) -> OwnPlaces | None:
+        """Return what turns places of categories into members' own; None if all members have those of `inputs`."""
+        return None if self.categories is None else OwnPlaces(self.categories, inputs)
 
     def units_of(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """Return the unit of each row's error by output, `[rows, width]`, for the numbers of the rows' members."""
@@ -57,15 +72,21 @@ class MemberTable:
 def read_members(version: Path, n_features: int) -> MemberTable:
     """Return the table of a version's members; raise `PlanError` if it is not there or incomplete."""
     path = version / FILE
+
+    def bits(packed: np.ndarray) -> np.ndarray:
+        return np.unpackbits(packed, axis=1, count=n_features).astype(bool)
+
     try:
         arrays = load_file(path)
         outputs = [name.removeprefix(f"{UNIT}.") for name in arrays if name.startswith(f"{UNIT}.")]
         fields: dict[str, Any] = {name: arrays[name] for name in NUMBERS}
         for name in MASKS:
-            fields[name] = np.unpackbits(arrays[name], axis=1, count=n_features).astype(bool)
+            fields[name] = bits(arrays[name])
         for name in (*PARITY, UNIT):
             fields[name] = {output: arrays[f"{name}.{output}"] for output in outputs}
         rounded = {name: arrays[f"{ROUNDED}.{name}"] for name in outputs if f"{ROUNDED}.{name}" in arrays}
-        return MemberTable(**fields, rounded=rounded)
+        own = {name.removeprefix(CATEGORIES): array for name, array in arrays.items() if name.startswith(CATEGORIES)}
+        closed = bits(arrays[CLOSED]) if CLOSED in arrays else None
+        return MemberTable(**fields, rounded=rounded, closed=closed, categories=OwnCategories(**own) if own else None)
     except Exception as error:  # safetensors raises a type of its own
         raise PlanError(f"Cannot read the members {path}: {error}.") from error

@@ -196,6 +196,6 @@ def test_requests_encoded_together_answer_as_each_alone(
     assert [error.message for error, _ in outputs if error is not None] == [
         "shop must name a model of this fleet: row 0 is 'shop-9'.",
         "shop is missing: it must name a model of this fleet.",
-        "kinds must hold categories that the model was fitted on: row 0, column 0 ('kind') is 'q'.",
+        "kinds must hold categories that the model 'shop-0' was fitted on: row 0, column 0 ('kind') is 'q'.",
         "X has no rows.",
     ]

@@ -16,6 +16,7 @@ import tritonclient.http
 from sklearn.base import clone
 from tritonclient.utils import InferenceServerException
 
+from tests.exporter.fleets import towns
 from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
 from tests.servers import triton_server
 from tests.waiting import wait_for
@@ -29,6 +30,7 @@ from triton_regressors.kernels.entry import read_document
 pytestmark = pytest.mark.server
 
 MODELS = mixed()
+TOWNS = {f"shop-{shop}": towns.fitted(shop, "ignore" if shop % 2 else "error", "ridge") for shop in range(5)}
 CLIENTS, REQUESTS, BAD = 300, 4, 10
 KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "O": "BYTES"}
 
@@ -39,6 +41,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export_fleet(MODELS, directory, name="demand", by="shop", samples=samples(MODELS), max_queue_delay_us=500)
     for name in ("shop-0", "shop-3"):
         export(MODELS[name], directory, name=name, sample=samples(MODELS)[name], input="fp64")
+    export_fleet(TOWNS, directory, name="towns", by="shop", samples=towns.samples(TOWNS))
     return directory
 
 
@@ -186,3 +189,21 @@ def test_an_update_under_load_changes_only_the_models_that_are_set(
             for thread in threads:
                 thread.join()
     assert errors == []
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_models_of_a_fleet_know_different_categories(server: TritonServer, repository: Path, protocol: str) -> None:
+    """A request is refused for a category that its own model does not know and does not take; others take it."""
+    X = pd.concat([towns.rows(shop, 8).assign(shop=name) for shop, name in enumerate(TOWNS)], ignore_index=True)
+    expected = np.concatenate([TOWNS[name].predict(part[towns.COLUMNS]) for name, part in X.groupby("shop")])
+    with Client(server.grpc_url if protocol == "grpc" else server.http_url, protocol) as client:
+        np.testing.assert_allclose(client.predict("towns", X), expected, rtol=1e-5, atol=1e-5)
+        odd = X["shop"].isin(["shop-1", "shop-3"])
+        unknown = X[odd].assign(town="nowhere")
+        own = np.concatenate([TOWNS[name].predict(part[towns.COLUMNS]) for name, part in unknown.groupby("shop")])
+        np.testing.assert_allclose(client.predict("towns", unknown), own, rtol=1e-5, atol=1e-5)
+        other = next(town for town in towns.rows(3)["town"] if town not in set(towns.rows(2)["town"]))
+        X.loc[17, "town"] = other
+        with pytest.raises(InvalidRequest, match=f"the model 'shop-2' was fitted on: row 17, .*'{other}'"):
+            client.predict("towns", X)
+        assert verify(client, repository / "towns").passed

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from triton_regressors.describe.input_text import labels, listed
 from triton_regressors.kernels.entry import Document, MemberClass
+from triton_regressors.kernels.format.inputs import IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
+from triton_regressors.tables.columns import in_words
 
 FEW = 8
 """The number of classes to show."""
@@ -17,7 +20,7 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
     """Yield the number of a fleet's models, the classes of like ones, the largest first, and the parity of some models.
 
     The parity is that of the worst model, of the median one, and of the one with the id `member` if it is given, which
-    must be a model of the fleet.
+    must be a model of the fleet, and whose categories are named if models know different ones.
     """
     fleet = document.fleet
     assert fleet is not None
@@ -36,6 +39,7 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
     number = None if member is None else ids.index(member)
     for output, errors in table.errors.items():
         yield _parity_sentence(output, ids, errors, number)
+    yield from _categories_sentences(document, table, number)
 
 
 def member_ids(document: Document) -> tuple[str, ...]:
@@ -48,6 +52,24 @@ def _class_sentence(each: MemberClass) -> str:
     together = " for the rows of all of them" if each.stacked else ""
     launches = f"{each.launches:,} launch{'es' * (each.launches != 1)}{together}"
     return f"{_models(each.members)} ({each.estimator}): {launches}, {each.bytes:,} bytes."
+
+
+def _categories_sentences(document: Document, table: MemberTable, one: int | None) -> Iterator[str]:
+    """Yield sentences on columns whose categories models do not share, and on those of the model with a number."""
+    called, ids = labels(document), document.inputs.models
+    if table.categories is not None:
+        names = in_words([called[column] for column in table.categories.columns.tolist()])
+        yield f"Models know different categories of {names}; any other is unknown to them."
+    for column, count in enumerate([] if table.closed is None else table.closed.sum(axis=0).tolist()):
+        if count:
+            yield f"{called[column]}: {count:,} of {_models(len(ids))} refuse categories that they do not know."
+    if table.categories is None or one is None:
+        return
+    groups: tuple[IntegerInput | TextInput, ...] = (document.inputs.integers, *document.inputs.text)
+    known = {column: each for group in groups for column, each in zip(group.columns, group.categories, strict=True)}
+    for column, numbers in table.categories.of_member(one).items():
+        own = [known[column][number] for number in numbers.tolist()]
+        yield f"{called[column]}: {ids[one]!r} knows {listed(own)}."
 
 
 def _parity_sentence(output: str, ids: tuple[str, ...], errors: np.ndarray, one: int | None) -> str:

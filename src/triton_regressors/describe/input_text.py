@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from triton_regressors.kernels.entry import Document
 from triton_regressors.kernels.format.inputs import NAT, DateColumn, TextInput
@@ -156,9 +157,13 @@ def _notes_on_made(column: int, called: Sequence[str], made: MadeTexts) -> list[
 
 def _categories(what: str, known: Sequence[str], closed: bool) -> str:
     """Return the note on the categories of a column, or of what is made of one."""
-    some = ", ".join(json.dumps(text, ensure_ascii=not text.isprintable()) for text in known[:FEW])
-    more = f" and {len(known) - FEW:,} more" if len(known) > FEW else ""
-    return f"{what}: {some}{more}; any other is {'refused' if closed else 'an unknown one'}."
+    return f"{what}: {listed(known)}; any other is {'refused' if closed else 'an unknown one'}."
+
+
+def listed(known: Sequence[Any]) -> str:
+    """Return the first of some categories, and how many there are besides."""
+    some = ", ".join(json.dumps(each, ensure_ascii=not str(each).isprintable()) for each in known[:FEW])
+    return f"{some} and {len(known) - FEW:,} more" if len(known) > FEW else some
 
 
 def _where(holds: Mapping[str, bool]) -> str | None:

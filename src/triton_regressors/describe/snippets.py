@@ -86,6 +86,8 @@ def _width(inputs: Inputs) -> int:
 def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
     """Return a row that the model takes, each tensor's part of it as Python's numbers and strings."""
     middle = np.sort(golden.X, axis=0)[len(golden.X) // 2 :][:1]
+    if inputs.numbered is not None:  # a model and categories that it knows are those of one row
+        middle[:, inputs.coded] = golden.X[len(golden.X) // 2, inputs.coded]
     whole = ((np.round(golden.X) == golden.X) | np.isnan(golden.X)).all(axis=0)
     found: dict[str, list[Any]] = {}
     columns = inputs.columns()

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer
 
 from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
 from triton_regressors import ExportError, FleetExport, InvalidRequest, export, export_fleet, load, lowers
@@ -224,14 +224,6 @@ def test_inputs_that_a_fleet_does_not_take_are_refused(ids: Any, steps: Any, why
     model = make_pipeline(FunctionTransformer(steps), Ridge()).fit(TOWNS, np.arange(24.0))
     with pytest.raises(ExportError, match=why):
         export_fleet(dict.fromkeys(ids, model), tmp_path, name="towns", by="id", samples=dict.fromkeys(ids, TOWNS))
-    assert not list(tmp_path.iterdir())
-
-
-def test_members_with_other_categories_are_named(tmp_path: Path) -> None:
-    parts = {"all": TOWNS[["town"]], "some": TOWNS.loc[TOWNS["town"] != "Rom", ["town"]]}
-    models = {name: make_pipeline(OneHotEncoder(), Ridge()).fit(X, np.arange(len(X))) for name, X in parts.items()}
-    with pytest.raises(ExportError, match="'all' and 'some' differ in the categories of their strings"):
-        export_fleet(models, tmp_path, name="towns", by="id", samples=parts)
     assert not list(tmp_path.iterdir())
 
 

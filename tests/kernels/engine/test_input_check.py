@@ -34,6 +34,24 @@ def test_an_infinity_beside_nan_is_seen() -> None:
     assert Allowed(5, range(5)).first_wrong(X) == (4, 1)
 
 
+def test_a_member_takes_no_unknown_category_where_its_model_refuses_them() -> None:
+    X = np.zeros((6, 3), dtype=np.float32)
+    X[:, -1] = [0, 1, 2, 0, 1, 2]
+    X[[0, 1], 0] = X[2, 1] = -1
+    closed = np.array([[False, False, False], [False, True, False], [True, False, False]])
+    allowed = Allowed(3, (), (), np.ones((3, 3), dtype=bool), closed)
+    assert allowed.holds(X.reshape(-1))
+    assert allowed.first_wrong(X) is None
+    for row, column in ((5, 0), (4, 1)):
+        wrong = X.copy()
+        wrong[row, column] = -1
+        assert not allowed.holds(wrong.reshape(-1))
+        assert allowed.first_wrong(wrong) == (row, column)
+    X[3, -1] = -1  # no model: any answer to its categories will do, as its id is refused
+    X[3, 1] = -1
+    assert Allowed(3, (), (2,), None, closed).first_wrong(X) == (3, 2)
+
+
 def test_huge_numbers_and_none() -> None:
     huge = np.finfo(np.float32).max
     X = np.array([[huge, -huge, huge, 1e-45, -0.0]] * 8, dtype=np.float32)
