@@ -28,6 +28,7 @@ BENCHMARKS = (
     "cpu.scoring",
     "served.batching",
     "served.requests",
+    "served.fleets",
     "served.several_gpus",
     "served.startup",
     "cpu.observer",

@@ -1,6 +1,7 @@
 """Makes the tables of the Triton server, of its starts, of observing and of scoring.
 
-They show served.json, requests.json, several_gpus.json, startup.json, observer.json and scoring.json.
+They show served.json, requests.json, served_fleets.json, several_gpus.json, startup.json, observer.json and
+scoring.json.
 """
 
 from __future__ import annotations
@@ -71,6 +72,31 @@ def requests_section(document: Document, where: str) -> str:
     least += f"requests: {', '.join(reading)}."
     found = f"{intro}{note(document)}:\n\n{table(header, 'llrrrrrr', rows)}"
     return f"{found}\n\n{least}" if reading else found
+
+
+def fleets_section(document: Document, where: str) -> str:
+    """Return what fleets take and answer beside one model's entry and a loop over scikit-learn's models."""
+    rows = []
+    for found in document["fleets"]:
+        memory = found["memory"]
+        over = [(memory["fleet"][kind] - memory["one_model"][kind]) / 1e6 for kind in ("gpu_bytes", "rss_bytes")]
+        cells = [found["fleet"], f"{found['members']:,}", f"{found['export_s']:,.1f} ({found['export_cores']})"]
+        cells += [f"{found['entry_bytes'] / 1e6:,.1f}", f"{memory['fleet']['load_s']:,.1f}"]
+        cells += [f"{megabytes:+,.0f}" for megabytes in over]
+        for point in found["points"]:
+            loop = point.get("loop")
+            of_loop = "–" if loop is None else f"{point['fleet']['requests_per_s'] / loop['requests_per_s']:.1f}"
+            clients = [f"{point['clients']}", f"{point['fleet']['requests_per_s']:,.0f}"]
+            clients += [f"{point['of_one_model']:.0%}", f"{point['p50_over_one_model_us']:+,.0f}", of_loop]
+            rows.append([*cells, *clients])
+            cells = [cells[0], *[""] * 6]
+    header = ["fleet", "models", "export s (cores)", "entry MB", "load s", "GPU MB over one", "RSS MB over one"]
+    header += ["clients", "requests/s", "of one model's", "p50 over one model's, µs", "÷ loop"]
+    intro = "Fleets on one Triton server, one row a request that names a drawn model, over gRPC, closed loop, dynamic "
+    intro += "batching, one instance each, beside an entry of one of the models and a Python-backend model with a dict "
+    intro += f"of the same scikit-learn estimators{note(document)}"
+    plot = f"![Fleets by their number of models]({where}/fleets.png)"
+    return f"{intro}:\n\n{table(header, 'l' + 'r' * 11, rows)}\n\n{plot}"
 
 
 def scoring_section(document: Document, where: str) -> str:

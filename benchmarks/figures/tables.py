@@ -20,6 +20,7 @@ from benchmarks.figures import gpu_or_cpu_page
 from benchmarks.figures.architectures_table import architectures_section
 from benchmarks.figures.markdown import Document, microseconds, note, optional, table
 from benchmarks.figures.served_tables import (
+    fleets_section,
     observer_section,
     requests_section,
     scoring_section,
@@ -69,6 +70,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "scoring": scoring_section,
         "served": served_section,
         "requests": requests_section,
+        "served_fleets": fleets_section,
         "several_gpus": several_gpus_section,
         "startup": startup_section,
         "observer": observer_section,

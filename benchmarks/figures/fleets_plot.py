@@ -1,0 +1,65 @@
+"""Draws fleets on a Triton server against their number of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+from benchmarks.served.fleets import FLEET, LOOP, ONE
+
+CLIENTS = 64
+GIB = 2**30
+LINES = {
+    FLEET: ("a fleet", "#009e73", "o-"),
+    LOOP: ("a loop over scikit-learn models", "#d55e00", "s-"),
+    ONE: ("an entry of one model", "#999999", "--"),
+}
+
+
+def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, Any]) -> None:
+    """Draw models per GiB, requests per second and p99 for each number of Ridge models."""
+    fleets = [found for found in document["fleets"] if found["fleet"] == "ridge"]
+    figure, (memory, throughput, latency) = plt.subplots(1, 3, figsize=(12, 3.8))
+    members = [found["members"] for found in fleets]
+    kind = "gpu_bytes" if fleets[0]["memory"][ONE]["gpu_bytes"] else "rss_bytes"
+    for name, (label, colour, style) in LINES.items():
+        there = [found for found in fleets if name in found["memory"]]
+        sizes = [found["members"] for found in there]
+        points = [next(point for point in found["points"] if point["clients"] == CLIENTS) for found in there]
+        if name == ONE:
+            each = [found["memory"][ONE][kind] for found in there]
+            memory.plot(sizes, [GIB / used for used in each], style, color=colour, label="an entry for each model")
+        elif kind == "rss_bytes" or name == FLEET:
+            used = [found["memory"][name][kind] for found in there]
+            memory.plot(sizes, [size * GIB / each for size, each in zip(sizes, used, strict=True)], style, color=colour)
+        throughput.plot(sizes, [point[name]["requests_per_s"] for point in points], style, color=colour, label=label)
+        latency.plot(sizes, [point[name]["p99_us"] / 1e3 for point in points], style, color=colour, label=label)
+    where = "GPU memory" if kind == "gpu_bytes" else "memory"
+    _finish(memory, members, f"models per GiB of {where}", "log")
+    _finish(throughput, members, f"requests/s, {CLIENTS} clients", "linear")
+    _finish(latency, members, f"p99 in ms, {CLIENTS} clients", "linear")
+    handles, labels = throughput.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=len(handles), frameon=False)
+    figure.suptitle(f"Scaler and Ridge on 32 columns, one row a request, {document['environment']['device']}")
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    figure.savefig(path, dpi=110, metadata=metadata)
+    plt.close(figure)
+
+
+def _finish(axis: Any, members: Sequence[int], title: str, scale: str) -> None:
+    axis.set_xscale("log")
+    axis.set_yscale(scale)
+    if scale == "linear":
+        axis.set_ylim(bottom=0)
+    axis.set_xticks(members)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.tick_params(labelsize=7)
+    axis.set_xlabel("models")
+    axis.set_title(title, fontsize=9)
+    axis.grid(alpha=0.3)
