@@ -23,9 +23,9 @@ def member_sums(
     place: torch.Tensor,
     targets: int,
     alone: Callable[[int, torch.Tensor], torch.Tensor],
-    sums: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None,
-    summands: int,
-    elements_per_row: int,
+    sums: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None = None,
+    summands: int = 0,
+    elements_per_row: int = 1,
 ) -> torch.Tensor:
     """Return the sums of rows `[rows, features]`, float64 `[rows, targets]`.
 

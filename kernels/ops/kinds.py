@@ -49,7 +49,7 @@ FAMILIES = {
         "radius_neighbors",
         "tree_neighbors",
     ),
-    "points": ("pairwise", "pairwise_affine", "squared_norm"),
+    "points": ("pairwise", "pairwise_affine", "squared_norm", "stacked_pairwise_affine"),
     "networks": ("dense_layers",),
 }
 """The operations of each family by their names in a plan. A family is a folder."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.kernels.operations_lookup import FIRST, impute, lookup
+from tests.kernels.operations_pairwise import pairwise, pairwise_affine
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
 from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tree_ensemble
 from triton_regressors.kernels.ops.columns.lookup import Lookup
@@ -88,6 +89,18 @@ def ensembles(trees: Sequence[int], **options: Any) -> list[Operation]:
     ]
 
 
+def sums_over_points(
+    name: str, features: int, points: Sequence[int], targets: int = 1, parts: int = 1, precision: str = "float64"
+) -> list[Operation]:
+    """Return sums over these numbers of points, of functions of one kind with other numbers."""
+    found: list[Operation] = []
+    for seed, count in enumerate(points):
+        member = pairwise_affine(name, features, count, targets, parts, seed)
+        member = dataclasses.replace(member, gamma=member.gamma * (1 - 0.1 * seed), coef0=member.coef0 * (1 + seed))
+        found.append(dataclasses.replace(member, table=pairwise(name, 1, 1).table, precision=precision))
+    return found
+
+
 def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
     """Return members' operations as one."""
     kind = stacked_class(members[0])
@@ -149,6 +162,39 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         f"scale {form}{' in float32' if single else ''}": (scales(form, single), (11,))
         for form in Scale.FORMS
         for single in (False, True)
+    },
+    "points": (sums_over_points("rbf", 5, (9, 1, 140)), (5,)),
+    "points multiplied as matrices": (sums_over_points("rbf", 40, (70, 128, 3)), (40,)),
+    "points to 3": (sums_over_points("matern_3_2", 2, (150, 9), 3), (2,)),
+    "points by a table": (sums_over_points("table", 3, (9, 40)), (3,)),
+    "points in 2 parts": (sums_over_points("laplacian", 2, (150, 256, 290), 1, 2), (2,)),
+    "points to 2 in 3 parts": (sums_over_points("sigmoid", 17, (150, 300), 2, 3), (17,)),
+    **{
+        f"points {name} of {features} to {targets} in {precision}": (
+            sums_over_points(name, features, (150, 256, 129), targets, 2, precision),
+            (features,),
+        )
+        for precision, name, features, targets in (
+            ("float32", "rbf", 3, 1),
+            ("float32", "matern_5_2", 40, 1),
+            ("float32", "rational_quadratic", 20, 3),
+            ("float32", "laplacian", 9, 1),
+            ("float32 pairs", "rbf", 40, 1),
+            ("float32 pairs", "matern_1_2", 20, 1),
+            ("float32 pairs", "matern_5_2", 3, 1),
+            ("float32 pairs", "rational_quadratic", 20, 1),
+            ("float32 pairs", "polynomial", 5, 1),
+            ("float32 pairs", "laplacian", 9, 1),
+            ("float32 pairs", "chi2", 9, 1),
+            ("ten digits", "rbf", 3, 1),
+            ("ten digits", "rbf", 40, 1),
+            ("ten digits", "matern_5_2", 20, 3),
+            ("ten digits", "chi2", 4, 1),
+            ("ten digits", "chi2", 19, 1),
+            ("ten digits", "laplacian", 33, 2),
+            ("ten digits", "matern_1_2", 20, 1),
+            ("ten digits", "sigmoid", 9, 2),
+        )
     },
     "symmetric trees": (
         [
