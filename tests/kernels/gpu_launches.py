@@ -182,6 +182,10 @@ def of_few_rows() -> Iterator[Launch]:
             operation = sum_over_points("rbf", features, 150, 1, 2).in_precision(precision)
             for launch in record(operation, [features], rows=1):
                 yield (TARGETS[-1], *launch)
+        for precision in ("ten digits", "float32 pairs"):
+            fleet, widths = OPERATIONS[f"stacked points rbf of 40 to 1 in {precision}"]
+            for launch in record(fleet, list(widths), rows=1):
+                yield (TARGETS[-1], *launch)
 
 
 def of_wide_distances() -> Iterator[Launch]:
@@ -219,6 +223,7 @@ BY_DIGITS = (
     "digit_layer_kernel",
     "digit_norm_kernel",
     "pairwise_digits_kernel",
+    "stacked_sums_of_pairs_kernel",
     "sums_of_pairs_kernel",
 )
 

@@ -5,7 +5,9 @@ a row has the same bits whatever the other rows of its block are. A program take
 neighbouring rows should have the same.
 
 `spans`, int64 `[members, 4]`, says for each member where its points begin among those of all, how many there are, where
-its columns begin, and how many points a part covers. The other tables hold those of one member after the other.
+its columns begin, and how many points a part covers; the last two in whole blocks, so that the compiler knows how
+columns are aligned and spreads them over threads as those of one model. The other tables hold those of one member after
+the other.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ import triton.language as tl
 from ...numerics.members import member_places
 from .l1_chi2 import store_columns
 from .l1_chi2_pairs import parts_of_column_pairs
+from .launch import MOST_BLOCK_POINTS
 from .pairs_kernel import parts_of_pairs
 from .row_digits import store_row_digits
 from .sum_kernel import parts_of_sums
+
+LARGEST_BLOCK = tl.constexpr(MOST_BLOCK_POINTS)
 
 
 @triton.jit
@@ -39,7 +44,8 @@ def next_member(place, member, members):
 def span_of(spans, member):
     """Return the first point of a member, int64, the number of points, the first column, int64, and a part's points."""
     at = spans + member * 4
-    return tl.load(at), tl.load(at + 1).to(tl.int32), tl.load(at + 2), tl.load(at + 3).to(tl.int32)
+    column, part_points = tl.load(at + 2) * LARGEST_BLOCK, tl.load(at + 3).to(tl.int32) * LARGEST_BLOCK
+    return tl.load(at), tl.load(at + 1).to(tl.int32), column, part_points
 
 
 @triton.jit(do_not_specialize=["rows", "program_parts", "first", "members"])

@@ -27,6 +27,7 @@ from ...numerics.functions import function_suffix
 from ...numerics.powers import whole
 from ...plan.plan import Operation, Parameters
 from ...plan.stacked import Stacked
+from .launch import MOST_BLOCK_POINTS
 from .pairwise_affine import Kernels, PairwiseAffine
 from .stacked_kernels import (
     stacked_column_pairs_kernel,
@@ -100,7 +101,10 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
                 name: np.stack([getattr(each, name) for each in operations])
                 for name in ("shift", "factor", "intercept")
             },
-            **{name: np.array([getattr(each, name) for each in operations], np.float64) for name in ("gamma", "coef0", "exponent")},
+            **{
+                name: np.array([getattr(each, name) for each in operations], np.float64)
+                for name in ("gamma", "coef0", "exponent")
+            },
             **{name: getattr(first, name) for name in ("table", "metric", "profile", "precision", "function", "parts")},
             start=start,
         )
@@ -171,8 +175,8 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
             else np.concatenate([each[name].ravel() for each in tables])
             for name, table in tables[0].items()
         }
-        columns = np.cumsum([0, *(member.columns() for member in members)])[:-1]
-        part_points = [member.part_points() for member in members]
+        columns = np.cumsum([0, *(member.columns() for member in members)])[:-1] // MOST_BLOCK_POINTS
+        part_points = [member.part_points() // MOST_BLOCK_POINTS for member in members]
         spans = (self.first_point[:-1], np.diff(self.first_point), columns, part_points)
         return {**found, "spans": np.stack(spans, axis=1).astype(np.int64)}
 
@@ -207,6 +211,10 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
     def _tiles(self) -> dict[tuple[int, int], tuple[Scratch, Scratch]]:
         """The memory for tiles that these operations share."""
         return {}
+
+    def gains_by_order(self) -> bool:
+        """A program takes as long as its rows have members."""
+        return True
 
     def launches(self, inputs: int) -> int:
         return self._one.launches(1)
