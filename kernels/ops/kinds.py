@@ -38,6 +38,8 @@ FAMILIES = {
         "stacked_affine",
         "stacked_piecewise",
         "stacked_piecewise_affine",
+        "stacked_polynomial_affine",
+        "stacked_quadratic",
     ),
     "trees": ("linear_leaves", "stacked_symmetric_trees", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"),
     "neighbors": (

@@ -9,6 +9,7 @@ import numpy as np
 from tests.kernels.operations_lookup import FIRST, impute, lookup
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
+from tests.kernels.operations_polynomial import polynomial_affine, quadratic
 from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tree_ensemble
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.scale import Scale
@@ -160,6 +161,23 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     "piecewise_affine constant to 3": (additive([(7, 4), (3, 9), (3, 1)], 3, 0, 3, "expit"), (3,)),
     "piecewise_affine cubic to 2": (additive([(70, 4), (14, 2)], 7, 3, 2), (7,)),
     "piecewise_affine of many columns": (additive([(150, 2), (70, 3)], 70, 1, nan_is_zero=True), (70,)),
+    **{
+        f"quadratic of {features} to {targets} in {precision}": (
+            [quadratic(features, targets, seed, precision, scaled) for seed in range(3)],
+            (features,),
+        )
+        for features, targets, precision, scaled in (
+            (6, 2, "float64", True),
+            (9, 1, "float32", False),
+            (40, 1, "float64", False),
+            (70, 2, "float32", True),
+        )
+    },
+    "nested polynomial": ([polynomial_affine(5, 3, 2, seed) for seed in range(3)], (5,)),
+    **{
+        f"polynomial of {features}": ([polynomial_affine(features, degree, 1, seed) for seed in range(3)], (features,))
+        for features, degree in ((14, 3), (37, 2))
+    },
     **{
         f"scale {form}{' in float32' if single else ''}": (scales(form, single), (11,))
         for form in Scale.FORMS

@@ -181,35 +181,31 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
         return {**found, "spans": np.stack(spans, axis=1).astype(np.int64)}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return no parameters: each member of a batch has its own tables, which are made when they are first used."""
+        """Return no parameters: `own` has those of members whose rows are in a batch."""
         return {}
 
+    def own(self, place: int) -> tuple[PairwiseAffine, Parameters]:
+        found = super().own(place)
+        found[0].plain_weights[0].share(self._tiles)
+        return found
+
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        def alone(member: int, rows: torch.Tensor) -> torch.Tensor:
-            own = self.member(member)
-            return own.reference(_plain(own), rows)
+        def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
+            member, tables = super(StackedPairwiseAffine, self).own(place)
+            return member.reference(tables, rows)
 
         return member_sums(inputs[0], self.places(inputs[1]), self.output_width(), alone)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        def alone(member: int, rows: torch.Tensor) -> torch.Tensor:
-            if member not in self._kept:
-                own = self.member(member)
-                own.plain_weights[0].share(self._tiles)
-                self._kept[member] = own, _plain(own)
-            own, tables = self._kept[member]
-            return own.compute_on_cpu(tables, rows)
+        def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
+            member, tables = self.own(place)
+            return member.compute_on_cpu(tables, rows)
 
         return member_sums(inputs[0], self.places(inputs[1]), self.output_width(), alone)
 
     @functools.cached_property
-    def _kept(self) -> dict[int, tuple[PairwiseAffine, Parameters]]:
-        """The operations of members whose rows a CPU has computed, with the tables that it made for them."""
-        return {}
-
-    @functools.cached_property
     def _tiles(self) -> dict[tuple[int, int], tuple[Scratch, Scratch]]:
-        """The memory for tiles that these operations share."""
+        """The memory for tiles that members' operations share."""
         return {}
 
     def gains_by_order(self) -> bool:
@@ -241,7 +237,3 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
 def _other_precision(operation: PairwiseAffine) -> str:
     """Return the precision in which some GPUs compute the operation instead of its own."""
     return "ten digits" if operation.precision == "float32 pairs" else operation.precision
-
-
-def _plain(operation: PairwiseAffine) -> Parameters:
-    return {name: torch.from_numpy(array) for name, array in operation.plain_parameters().items()}
