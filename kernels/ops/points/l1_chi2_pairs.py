@@ -107,8 +107,8 @@ def column_pairs_kernel(
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     parts_of_column_pairs(
         table, terms, points, offsets, least, numbers, intercept, out, row, row < rows, rows, program_parts, POINTS,
-        PART_POINTS,
-        FEATURES=FEATURES, METRIC=METRIC, PARTS=PARTS, FUNCTION=FUNCTION, BLOCK_FEATURES=BLOCK_FEATURES,
+        PARTS, PART_POINTS,
+        FEATURES=FEATURES, METRIC=METRIC, WIDTH=PARTS, FUNCTION=FUNCTION, BLOCK_FEATURES=BLOCK_FEATURES,
         BLOCK_POINTS=BLOCK_POINTS,
     )  # fmt: skip
 
@@ -127,11 +127,12 @@ def parts_of_column_pairs(
     mine,  # bool [BLOCK_ROWS]: the rows to write
     rows,
     program_parts,
-    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next two
+    PARTS,
     PART_POINTS,
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
-    PARTS: tl.constexpr,
+    WIDTH: tl.constexpr,  # of a row of `out`
     FUNCTION: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
@@ -183,7 +184,7 @@ def parts_of_column_pairs(
             total += sums.to(tl.float64)
             total += fma(sums + rests, after, rests).to(tl.float64)
         y = apply_function(total + tl.load(intercept + part), FUNCTION)
-        tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=mine)
+        tl.store(out + row * WIDTH + part, y.to(out.dtype.element_ty), mask=mine)
 
 
 def launch_column_pairs(
@@ -192,6 +193,7 @@ def launch_column_pairs(
     columns: tuple[torch.Tensor, torch.Tensor],
     output: torch.Tensor,
     rows: int,
+    parts: int,
     constants: Mapping[str, object],
     metric: str,
     shape: Shape,
@@ -202,13 +204,14 @@ def launch_column_pairs(
         kernel: `column_pairs_kernel`, or that of a fleet.
         parameters: the tables of a sum over points in float32 pairs.
         columns: the rows by columns, and their terms.
-        output: `[rows, parts]`.
+        output: `[rows, parts or more]`.
         rows: the number of rows.
-        constants: `FEATURES`, `PARTS`, `FUNCTION`, and the points of the model or of its fleet.
+        parts: the most parts of a sum.
+        constants: `FEATURES`, `FUNCTION`, and the points and parts of the model or of its fleet.
         metric: "manhattan" or "chi2".
         shape: the block of a program.
     """
-    device, parts, row_blocks = parameters["numbers"].device, output.shape[1], triton.cdiv(rows, shape.rows)
+    device, row_blocks = parameters["numbers"].device, triton.cdiv(rows, shape.rows)
     at_once = int(slots(device) // shape.warps * AT_ONCE["columns"])
     program_parts = parts_of_a_program(row_blocks, parts, at_once)
     kernel[(row_blocks, triton.cdiv(parts, program_parts))](

@@ -183,8 +183,8 @@ def sums_of_pairs_kernel(
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     parts_of_pairs(
         x, shift, factor, points, numbers, digits, offsets, least, weight, intercept, row_digits, row_terms, out,
-        row, row < rows, rows, program_parts, POINTS, PART_POINTS,
-        FEATURES=FEATURES, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, PARTS=PARTS, FUNCTION=FUNCTION,
+        row, row < rows, rows, program_parts, POINTS, PARTS, PART_POINTS,
+        FEATURES=FEATURES, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, WIDTH=PARTS, FUNCTION=FUNCTION,
         OWN_ROWS=OWN_ROWS, BLOCK_FEATURES=BLOCK_FEATURES, BLOCK_POINTS=BLOCK_POINTS,
     )  # fmt: skip
 
@@ -208,13 +208,14 @@ def parts_of_pairs(
     mine,  # bool [BLOCK_ROWS]: the rows to write
     rows,
     program_parts,
-    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next two
+    PARTS,
     PART_POINTS,
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
-    PARTS: tl.constexpr,
+    WIDTH: tl.constexpr,  # of a row of `out`
     FUNCTION: tl.constexpr,
     OWN_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
@@ -248,4 +249,4 @@ def parts_of_pairs(
             total += sums.to(tl.float64)
             total += rests.to(tl.float64)
         y = apply_function(total + tl.load(intercept + part), FUNCTION)
-        tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=mine)
+        tl.store(out + row * WIDTH + part, y.to(out.dtype.element_ty), mask=mine)

@@ -238,8 +238,8 @@ class PairwiseAffine(Contraction, PointFunction):
         return 2 if self.way() in ("digits", "columns") else 1
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        more = {"POINTS": len(self.points), "PART_POINTS": self.part_points()}
-        self.launch_kernels(KERNELS, parameters, inputs[0], output, rows, {}, more)
+        points = {"POINTS": len(self.points), "PARTS": self.parts, "PART_POINTS": self.part_points()}
+        self.launch_kernels(KERNELS, parameters, inputs[0], output, rows, self.parts, {}, points)
 
     def launch_kernels(
         self,
@@ -248,6 +248,7 @@ class PairwiseAffine(Contraction, PointFunction):
         x: torch.Tensor,
         output: torch.Tensor,
         rows: int,
+        parts: int,
         of_rows: Mapping[str, Any],
         of_points: Mapping[str, Any],
     ) -> None:
@@ -257,20 +258,21 @@ class PairwiseAffine(Contraction, PointFunction):
             kernels: the kernels.
             parameters: the tables of the model or of all models.
             x: `[rows or more, features]`.
-            output: `[rows or more, parts · targets]`.
+            output: `[rows or more, parts · targets or more]`.
             rows: the number of rows.
+            parts: the most parts of a sum.
             of_rows: further arguments of the kernels that prepare rows.
-            of_points: further arguments of the kernels that sum: how many points there are.
+            of_points: further arguments of the kernels that sum: how many points and parts there are.
         """
         device, targets = parameters["numbers"].device, self.weight.shape[1]
         way, shape = self._schedule(device, rows)
         pairs, features = self.precision == "float32 pairs", self.points.shape[1]
-        function = {"FEATURES": features, "PARTS": self.parts, "FUNCTION": self.function, **of_points}
+        function = {"FEATURES": features, "FUNCTION": self.function, **of_points}
         if way == "columns":
             columns = rows_as_columns(parameters, x, rows, self.metric, pairs, kernels.columns, of_rows)
             if pairs:
                 launch_column_pairs(
-                    kernels.column_pairs, parameters, columns, output, rows, function, self.metric, shape
+                    kernels.column_pairs, parameters, columns, output, rows, parts, function, self.metric, shape
                 )
                 return
         block_targets = 1 if targets == 1 else target_block(targets)
@@ -278,7 +280,7 @@ class PairwiseAffine(Contraction, PointFunction):
         program_parts = 1
         if self.precision != "float64":  # float64's parts are long, so a program makes one
             at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
-            program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
+            program_parts = parts_of_a_program(row_blocks * target_blocks, parts, at_once)
         own = way == "digits" and self.precision != "float32" and not self.by_distance()
         program_rows = own_rows(rows, capability(device)) if own else 0
         row_digits, row_terms = parameters["digits"], parameters["numbers"]
@@ -300,7 +302,7 @@ class PairwiseAffine(Contraction, PointFunction):
             "num_warps": shape.warps,
             "num_stages": shape.stages,
         }
-        grid = (row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)
+        grid = (row_blocks, triton.cdiv(parts, program_parts), target_blocks)
         if pairs:
             kernels.pairs[grid](**parameters, **arguments)
             return

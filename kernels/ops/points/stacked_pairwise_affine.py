@@ -5,9 +5,10 @@ are those of the function `k`. `points`: `[points of all, features]`; `weight`: 
 `factor`: `[members, features]`; `intercept`: `[members, targets]`; `gamma`, `coef0` and `exponent`: `[members]`; all
 float64. The rest is as in `pairwise_affine.py`, and the same for all members.
 
-Members have other numbers of points, but as many parts of their sums, since an affine step adds these up in an order
-that follows from their number. A kernel (`stacked_kernels.py`) computes a block of rows with the code of a single model
-for one member after the other. A CPU computes the rows of each member of a batch as its own operation does.
+Members have other numbers of points, and thus of parts of their sums in kernels. If these differ, `counts` holds them,
+and a row of `out` has as many numbers as the most parts need, and at its end the number of its own parts, which
+`stacked_parts.py` adds up. A kernel (`stacked_kernels.py`) computes a block of rows with the code of a single model for
+one member after the other. A CPU computes the rows of each member of a batch as its own operation does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ from .stacked_kernels import (
     stacked_rows_as_digits_kernel,
     stacked_sums_of_pairs_kernel,
 )
+from .stacked_parts import SumOfOwnParts, parts_key, ragged_width
 
 KERNELS = Kernels(
     stacked_pairwise_affine_kernel,
@@ -45,8 +47,8 @@ KERNELS = Kernels(
     stacked_rows_as_columns_kernel,
 )
 
-OF_MEMBERS = ("shift", "factor", "numbers", "intercept")
-"""The tables of kernels that have a line for each member; those of points come one after the other."""
+OF_MEMBERS = ("shift", "factor", "numbers")
+"""The tables of kernels that have a line for each member; those of points and parts come one after the other."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,6 +70,7 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
     precision: str = "float64"
     function: str = "identity"
     parts: int = 1
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     start: int = 0
 
     @classmethod
@@ -75,9 +78,7 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
         ways = []
         for precision in dict.fromkeys((operation.precision, _other_precision(operation))):
             each = dataclasses.replace(operation, precision=precision)
-            first, *_ = each.in_steps()
-            assert isinstance(first, PairwiseAffine)
-            ways.append((precision, each.way(), each.weighed, first.parts))
+            ways.append((precision, each.way(), each.weighed, operation.parts, parts_key(_parts(each))))
         return (
             operation.metric,
             operation.profile,
@@ -131,7 +132,8 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
         self.member(0).check(widths[0])
 
     def output_width(self, *widths: int) -> int:
-        return self.parts * self.weight.shape[1]
+        targets = self.weight.shape[1]
+        return self.parts * targets if not len(self.counts) else ragged_width(self.counts, targets)
 
     def member(self, place: int) -> PairwiseAffine:
         """Return the operation of the member at a place."""
@@ -141,7 +143,8 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
             weight=self.weight[mine],
             **{name: getattr(self, name)[place] for name in ("shift", "factor", "intercept")},
             **{name: float(getattr(self, name)[place]) for name in ("gamma", "coef0", "exponent")},
-            **{name: getattr(self, name) for name in ("table", "metric", "profile", "precision", "function", "parts")},
+            **{name: getattr(self, name) for name in ("table", "metric", "profile", "precision", "function")},
+            parts=int(self.counts[place]) if len(self.counts) else self.parts,
         )
 
     def precisions(self) -> tuple[str, ...]:
@@ -154,6 +157,10 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
 
     def in_steps(self) -> tuple[Operation, ...]:
         first, *others = self._one.in_steps()
+        parts = [_parts(self.member(place)) for place in range(self.members)]
+        if len(set(parts)) > 1:
+            added = SumOfOwnParts(tuple(sorted(set(parts))), self.weight.shape[1], self.function)
+            return dataclasses.replace(self, counts=np.array(parts), function="identity"), added
         if not others:
             return (self,)
         assert isinstance(first, PairwiseAffine)
@@ -177,7 +184,9 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
         }
         columns = np.cumsum([0, *(member.columns() for member in members)])[:-1] // MOST_BLOCK_POINTS
         part_points = [member.part_points() // MOST_BLOCK_POINTS for member in members]
-        spans = (self.first_point[:-1], np.diff(self.first_point), columns, part_points)
+        parts = [member.parts for member in members]
+        first_part = np.cumsum([0, *parts])[:-1]
+        spans = (self.first_point[:-1], np.diff(self.first_point), columns, part_points, first_part, parts)
         return {**found, "spans": np.stack(spans, axis=1).astype(np.int64)}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
@@ -224,14 +233,22 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
             "members": self.members,
             "NUMBERS": parameters["numbers"].shape[1],
         }
-        of_points = {**of_rows, "spans": parameters["spans"]}
-        self._one.launch_kernels(KERNELS, tables, x, output, rows, of_rows, of_points)
+        parts, ragged = (int(self.counts.max()), True) if len(self.counts) else (self.parts, False)
+        of_points = {**of_rows, "spans": parameters["spans"], "WIDTH": self.output_width(), "RAGGED": ragged}
+        self._one.launch_kernels(KERNELS, tables, x, output, rows, parts, of_rows, of_points)
 
     def describe(self) -> str:
         parts = f" in {self.parts} parts" if self.parts > 1 else ""
         shape = f"{self.points.shape[1]} → {self.weight.shape[1]}"
         what = self._one.what(len(self.points))
         return f"{super().describe()}, {shape} by {what}{parts}" + function_suffix(self.function)
+
+
+def _parts(operation: PairwiseAffine) -> int:
+    """Return the number of parts in which kernels make a sum."""
+    first, *_ = operation.in_steps()
+    assert isinstance(first, PairwiseAffine)
+    return first.parts
 
 
 def _other_precision(operation: PairwiseAffine) -> str:

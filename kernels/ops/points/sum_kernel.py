@@ -61,10 +61,10 @@ def pairwise_affine_kernel(
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     parts_of_sums(
         x, shift, factor, points, norms, numbers, table, digits, products, offsets, least, row_digits, row_terms,
-        weight, intercept, out, row, row < rows, rows, program_parts, POINTS, PART_POINTS,
+        weight, intercept, out, row, row < rows, rows, program_parts, POINTS, PARTS, PART_POINTS,
         FEATURES=FEATURES, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS, WAY=WAY,
         APPROXIMATE=APPROXIMATE, SHORT=SHORT, WEIGHED=WEIGHED, BY_POINTS=BY_POINTS, PADDED=PARTS * PART_POINTS > POINTS,
-        TARGETS=TARGETS, PARTS=PARTS, FUNCTION=FUNCTION, OWN_ROWS=OWN_ROWS, BLOCK_FEATURES=BLOCK_FEATURES,
+        TARGETS=TARGETS, WIDTH=PARTS * TARGETS, FUNCTION=FUNCTION, OWN_ROWS=OWN_ROWS, BLOCK_FEATURES=BLOCK_FEATURES,
         BLOCK_POINTS=BLOCK_POINTS, BLOCK_TARGETS=BLOCK_TARGETS,
     )  # fmt: skip
 
@@ -91,7 +91,8 @@ def parts_of_sums(
     mine,  # bool [BLOCK_ROWS]: the rows to write
     rows,
     program_parts,
-    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next two
+    PARTS,
     PART_POINTS,
     FEATURES: tl.constexpr,
     METRIC: tl.constexpr,
@@ -106,7 +107,7 @@ def parts_of_sums(
     BY_POINTS: tl.constexpr,
     PADDED: tl.constexpr,  # whether the last block may have places past the last point
     TARGETS: tl.constexpr,
-    PARTS: tl.constexpr,
+    WIDTH: tl.constexpr,  # of a row of `out`
     FUNCTION: tl.constexpr,
     OWN_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
@@ -159,12 +160,12 @@ def parts_of_sums(
             if not APPROXIMATE:
                 total = tl.sum(total, axis=1)
             y = apply_function(total + tl.load(intercept + part), FUNCTION)
-            tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=mine)
+            tl.store(out + row * WIDTH + part, y.to(out.dtype.element_ty), mask=mine)
         else:
             b = tl.load(intercept + part * TARGETS + target, mask=target < TARGETS, other=0.0)
             y = apply_function(total + b[None, :], FUNCTION)
             inside = mine[:, None] & (target < TARGETS)[None, :]
-            at = row[:, None] * (PARTS * TARGETS) + part * TARGETS + target[None, :]
+            at = row[:, None] * WIDTH + part * TARGETS + target[None, :]
             tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
