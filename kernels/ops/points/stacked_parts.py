@@ -35,7 +35,7 @@ def count_of_parts(x, row, rows, WIDTH: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows"])
 def sum_of_own_parts_kernel(
-    x,  # float64 [rows, WIDTH]
+    x,  # float32 or float64 [rows, WIDTH]
     out,  # float32 or float64 [rows]
     rows,
     WIDTH: tl.constexpr,
@@ -57,7 +57,7 @@ def sum_of_own_parts_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def sum_of_few_own_parts_kernel(
-    x,  # float64 [rows, WIDTH]
+    x,  # float32 or float64 [rows, WIDTH]
     out,  # float32 or float64 [rows]
     rows,
     WIDTH: tl.constexpr,
@@ -81,7 +81,7 @@ def sum_of_few_own_parts_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def sums_of_own_parts_kernel(
-    x,  # float64 [rows, WIDTH]
+    x,  # float32 or float64 [rows, WIDTH]
     out,  # float32 or float64 [rows, TARGETS]
     rows,
     PARTS: tl.constexpr,  # the most parts of a row
@@ -101,7 +101,8 @@ def sums_of_own_parts_kernel(
         number = start + tl.arange(0, BLOCK_FEATURES)
         tile = tl.load(x + row[:, None] * WIDTH + number[None, :], mask=number[None, :] < numbers[:, None], other=0.0)
         of_target = (number % TARGETS)[:, None] == target[None, :]
-        total = dot(tile, tl.where(of_target & (number < PARTS * TARGETS)[:, None], 1.0, 0.0).to(tl.float64), total)
+        ones = tl.where(of_target & (number < PARTS * TARGETS)[:, None], 1.0, 0.0)
+        total = dot(tile.to(tl.float64), ones.to(tl.float64), total)
     y = apply_function(total, FUNCTION)
     inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
     tl.store(out + row[:, None] * TARGETS + target[None, :], y.to(out.dtype.element_ty), mask=inside)

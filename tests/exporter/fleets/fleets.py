@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from sklearn.linear_model import Lasso, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
@@ -54,9 +54,19 @@ def sums_over_points(count: int) -> dict[str, Any]:
     """Return pipelines of a scaler and an SVR, with other numbers of support vectors, by the names of shops."""
     models = {}
     for shop in range(count):
-        X = rows(shop, 40 + 15 * shop)
-        models[f"shop-{shop}"] = make_pipeline(StandardScaler(), SVR(C=1.0 + shop)).fit(X, target(X, shop))
+        X = rows(shop, 60 + 40 * shop)
+        models[f"shop-{shop}"] = make_pipeline(StandardScaler(), SVR(C=3.0 + shop)).fit(X, target(X, shop))
     return models
+
+
+def polynomials(count: int, degree: int) -> dict[str, Any]:
+    """Return pipelines of a scaler, polynomials and a Ridge by the names of shops."""
+    return {
+        f"shop-{shop}": make_pipeline(StandardScaler(), PolynomialFeatures(degree), Ridge()).fit(
+            rows(shop), target(rows(shop), shop)
+        )
+        for shop in range(count)
+    }
 
 
 def single_trees(count: int) -> dict[str, Any]:

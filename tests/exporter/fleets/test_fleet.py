@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from tests.exporter.fleets.fleets import (
     COLUMNS,
     mixed,
+    polynomials,
     ridges,
     rows,
     samples,
@@ -30,7 +31,13 @@ from triton_regressors.kernels.format.member_table import read_members
 from triton_regressors.kernels.plan.plan import load_plan
 
 RIDGES, MIXED = ridges(7), mixed()
-ALIKE = {"ridges": RIDGES, "sums over points": sums_over_points(4), "single trees": single_trees(5)}
+ALIKE = {
+    "ridges": RIDGES,
+    "sums over points": sums_over_points(5),
+    "quadratic": polynomials(3, 2),
+    "cubic": polynomials(3, 3),
+    "single trees": single_trees(5),
+}
 """Fleets of one class."""
 FLEETS = {**ALIKE, "mixed": MIXED}
 
