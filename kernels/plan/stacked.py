@@ -73,7 +73,7 @@ class Stacked(Operation, Generic[Member]):
         if place not in kept:
             member = self.member(place)
             arrays = member.plain_parameters().items()
-            kept[place] = member, {name: torch.from_numpy(np.require(a, requirements="CW")) for name, a in arrays}
+            kept[place] = member, {name: torch.from_numpy(np.require(a, requirements=["C", "W"])) for name, a in arrays}
         return kept[place]
 
     def members_of(self, numbers: torch.Tensor) -> dict[str, Any]:

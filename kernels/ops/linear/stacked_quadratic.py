@@ -112,7 +112,8 @@ class StackedQuadratic(Stacked[Quadratic]):
         return self.intercept.shape[1]
 
     def member(self, place: int) -> Quadratic:
-        return Quadratic(*(array[place] for _, array in self.arrays()), self.function, self.precision)
+        arrays = {name: array[place] for name, array in self.arrays()}
+        return Quadratic(**arrays, function=self.function, precision=self.precision)
 
     def precisions(self) -> tuple[str, ...]:
         """Return the precision: those of members were chosen one by one."""

@@ -17,6 +17,7 @@ import dataclasses
 import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,6 +47,10 @@ KERNELS = Kernels(
     stacked_rows_as_digits_kernel,
     stacked_rows_as_columns_kernel,
 )
+
+IN_COMMON = ("table", "metric", "profile", "precision", "function")
+LINES, NUMBERS = ("shift", "factor", "intercept"), ("gamma", "coef0", "exponent")
+"""The fields that members have in common, and those with a line or a number for each."""
 
 OF_MEMBERS = ("shift", "factor", "numbers")
 """The tables of kernels that have a line for each member; those of points and parts come one after the other."""
@@ -94,20 +99,16 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
     @classmethod
     def of(cls, operations: Sequence[PairwiseAffine], start: int = 0) -> StackedPairwiseAffine:
         first, counts = operations[0], [len(each.points) for each in operations]
+        fields: dict[str, Any] = {name: getattr(first, name) for name in IN_COMMON}
+        fields |= {name: np.stack([getattr(each, name) for each in operations]) for name in LINES}
+        fields |= {name: np.array([getattr(each, name) for each in operations], np.float64) for name in NUMBERS}
         return cls(
             points=np.concatenate([each.points for each in operations]),
             first_point=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             weight=np.concatenate([each.weight for each in operations]),
-            **{
-                name: np.stack([getattr(each, name) for each in operations])
-                for name in ("shift", "factor", "intercept")
-            },
-            **{
-                name: np.array([getattr(each, name) for each in operations], np.float64)
-                for name in ("gamma", "coef0", "exponent")
-            },
-            **{name: getattr(first, name) for name in ("table", "metric", "profile", "precision", "function", "parts")},
+            parts=first.parts,
             start=start,
+            **fields,
         )
 
     @property
@@ -138,14 +139,11 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
     def member(self, place: int) -> PairwiseAffine:
         """Return the operation of the member at a place."""
         mine = slice(self.first_point[place], self.first_point[place + 1])
-        return PairwiseAffine(
-            points=self.points[mine],
-            weight=self.weight[mine],
-            **{name: getattr(self, name)[place] for name in ("shift", "factor", "intercept")},
-            **{name: float(getattr(self, name)[place]) for name in ("gamma", "coef0", "exponent")},
-            **{name: getattr(self, name) for name in ("table", "metric", "profile", "precision", "function")},
-            parts=int(self.counts[place]) if len(self.counts) else self.parts,
-        )
+        fields: dict[str, Any] = {name: getattr(self, name) for name in IN_COMMON}
+        fields |= {name: getattr(self, name)[place] for name in LINES}
+        fields |= {name: float(getattr(self, name)[place]) for name in NUMBERS}
+        parts = int(self.counts[place]) if len(self.counts) else self.parts
+        return PairwiseAffine(points=self.points[mine], weight=self.weight[mine], parts=parts, **fields)
 
     def precisions(self) -> tuple[str, ...]:
         """Return the precision: those of members were chosen one by one."""
