@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ...cpu.member_sums import member_sums
+from ...cpu.member_sums import by_members
 from ...format.errors import PlanError
 from ...numerics.functions import apply_function, function_suffix
 from ...numerics.members import member_places
@@ -128,18 +128,10 @@ class StackedQuadratic(Stacked[Quadratic]):
         return {}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
-            member, tables = self.own(place)
-            return member.reference(tables, rows)
-
-        return member_sums(inputs[0], self.places(inputs[1]), self.output_width(), alone)
+        return by_members(self, inputs, reference=True)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
-            member, tables = self.own(place)
-            return member.compute_on_cpu(tables, rows)
-
-        return member_sums(inputs[0], self.places(inputs[1]), self.output_width(), alone)
+        return by_members(self, inputs)
 
     def gains_by_order(self) -> bool:
         """A program takes as long as its rows have members."""

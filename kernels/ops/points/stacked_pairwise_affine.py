@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...cpu.member_sums import member_sums
+from ...cpu.member_sums import by_members
 from ...cpu.tiles import Scratch
 from ...format.errors import PlanError
 from ...numerics.functions import function_suffix
@@ -197,18 +197,10 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
         return found
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
-            member, tables = super(StackedPairwiseAffine, self).own(place)
-            return member.reference(tables, rows)
-
-        return member_sums(inputs[0], self.places(inputs[1]), self.output_width(), alone)
+        return by_members(self, inputs, reference=True)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
-            member, tables = self.own(place)
-            return member.compute_on_cpu(tables, rows)
-
-        return member_sums(inputs[0], self.places(inputs[1]), self.output_width(), alone)
+        return by_members(self, inputs)
 
     @functools.cached_property
     def _tiles(self) -> dict[tuple[int, int], tuple[Scratch, Scratch]]:
