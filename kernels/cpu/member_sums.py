@@ -7,8 +7,9 @@ float32 numbers. These rows, and all rows whose answers something else reads, ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any, Protocol
 
 import torch
 
@@ -23,9 +24,9 @@ def member_sums(
     place: torch.Tensor,
     targets: int,
     alone: Callable[[int, torch.Tensor], torch.Tensor],
-    sums: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None,
-    summands: int,
-    elements_per_row: int,
+    sums: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None = None,
+    summands: int = 0,
+    elements_per_row: int = 1,
 ) -> torch.Tensor:
     """Return the sums of rows `[rows, features]`, float64 `[rows, targets]`.
 
@@ -58,3 +59,27 @@ def member_sums(
         some = order[start:end]
         answer[some] = alone(member, x[some])
     return answer
+
+
+class Stack(Protocol):
+    """A stacked operation whose members' own operations compute their rows."""
+
+    def own(self, place: int) -> tuple[Any, Mapping[str, torch.Tensor]]:
+        """Return the operation of the member at a place, and the tensors that its plain torch reads."""
+
+    def places(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Return the place of each row's member."""
+
+    def output_width(self, *widths: int) -> int:
+        """Return the width of the output."""
+
+
+def by_members(stack: Stack, inputs: Sequence[torch.Tensor], *, reference: bool = False) -> torch.Tensor:
+    """Return what the operations of the members of a batch make of their rows: on a CPU, or by their references."""
+
+    def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
+        member, tables = stack.own(place)
+        found: torch.Tensor = (member.reference if reference else member.compute_on_cpu)(tables, rows)
+        return found
+
+    return member_sums(inputs[0], stack.places(inputs[1]), stack.output_width(), alone)

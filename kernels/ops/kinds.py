@@ -38,6 +38,8 @@ FAMILIES = {
         "stacked_affine",
         "stacked_piecewise",
         "stacked_piecewise_affine",
+        "stacked_polynomial_affine",
+        "stacked_quadratic",
     ),
     "trees": ("linear_leaves", "stacked_symmetric_trees", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"),
     "neighbors": (
@@ -49,7 +51,7 @@ FAMILIES = {
         "radius_neighbors",
         "tree_neighbors",
     ),
-    "points": ("pairwise", "pairwise_affine", "squared_norm"),
+    "points": ("pairwise", "pairwise_affine", "squared_norm", "stacked_pairwise_affine"),
     "networks": ("dense_layers",),
 }
 """The operations of each family by their names in a plan. A family is a folder."""

@@ -20,7 +20,7 @@ import torch
 
 from ..format.errors import PlanError
 from ..ops.kinds import MODULES
-from .plan import Operation, operation_class
+from .plan import Operation, Parameters, operation_class
 
 Member = TypeVar("Member", bound=Operation)
 
@@ -62,6 +62,19 @@ class Stacked(Operation, Generic[Member]):
         """Return the place of each row's member in this stack, int64 `[rows]`; 0 for rows of other members."""
         place = numbers[:, 0].double() - self.first
         return torch.where((place >= 0) & (place < self.members), place, 0.0).long()
+
+    def member(self, place: int) -> Member:
+        """Return the operation of the member at a place, for kinds whose rows a CPU computes member by member."""
+        raise NotImplementedError
+
+    def own(self, place: int) -> tuple[Member, Parameters]:
+        """Return the operation of the member at a place, and what its plain torch reads; both are made once."""
+        kept: dict[int, tuple[Member, Parameters]] = self.__dict__.setdefault("_own", {})
+        if place not in kept:
+            member = self.member(place)
+            arrays = member.plain_parameters().items()
+            kept[place] = member, {name: torch.from_numpy(np.require(a, requirements=["C", "W"])) for name, a in arrays}
+        return kept[place]
 
     def members_of(self, numbers: torch.Tensor) -> dict[str, Any]:
         """Return the arguments by which a kernel finds each row's member; those of a single model are `one_member`."""

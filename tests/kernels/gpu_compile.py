@@ -139,7 +139,7 @@ def chosen(known: Sequence[Launch], always: Sequence[Launch]) -> list[Launch]:
     return found
 
 
-BY_SHARED_MEMORY = ("resident_layers_kernel", "sums_of_pairs_kernel")
+BY_SHARED_MEMORY = ("resident_layers_kernel", "stacked_sums_of_pairs_kernel", "sums_of_pairs_kernel")
 """Kernels that a GPU gets, or whose shape it gets, only with enough shared memory."""
 
 

@@ -38,6 +38,8 @@ from triton_regressors.kernels.ops.neighbors import launch as search_shapes
 from triton_regressors.kernels.ops.neighbors import radius_sums
 from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
 from triton_regressors.kernels.ops.points import norm_int8, pairwise_affine
+from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
+from triton_regressors.kernels.ops.points.stacked_parts import SumOfOwnParts, ragged_width
 from triton_regressors.kernels.ops.trees import launch as tree_launch
 from triton_regressors.kernels.ops.trees.launch import tree_ensemble_shape
 from triton_regressors.kernels.plan.devices import RESERVED_BYTES
@@ -69,6 +71,14 @@ def operations() -> list[tuple[Operation, list[int]]]:
         for f, t, precision in ((5, 1, "float64"), (32, 2, "float32"), (50, 2, "float64"), (50, 1, "float32"))
         for shift in (z(f), o(f))
     ]
+    for targets in (1, 2):
+        counts = (1, 3, 8, 9)
+        found.append((SumOfOwnParts(counts, targets), [ragged_width(counts, targets)]))
+        for name, precision in (("rbf", "ten digits"), ("chi2", "float32 pairs"), ("rbf", "float32 pairs")):
+            members = [sum_over_points(name, 9, points, targets) for points in (100, 200)]
+            if precision in members[0].precisions():
+                stack = StackedPairwiseAffine.of([each.in_precision(precision) for each in members])
+                found.append((stack.in_steps()[0], [9, 1]))
     return found
 
 
@@ -200,6 +210,10 @@ def of_few_rows() -> Iterator[Launch]:
             operation = sum_over_points("rbf", features, 150, 1, 2).in_precision(precision)
             for launch in record(operation, [features], rows=1):
                 yield (TARGETS[-1], *launch)
+        for precision in ("ten digits", "float32 pairs"):
+            fleet, widths = OPERATIONS[f"stacked points rbf of 40 to 1 in {precision}"]
+            for launch in record(fleet, list(widths), rows=1):
+                yield (TARGETS[-1], *launch)
 
 
 def of_wide_distances() -> Iterator[Launch]:
@@ -237,6 +251,7 @@ BY_DIGITS = (
     "digit_layer_kernel",
     "digit_norm_kernel",
     "pairwise_digits_kernel",
+    "stacked_sums_of_pairs_kernel",
     "sums_of_pairs_kernel",
 )
 

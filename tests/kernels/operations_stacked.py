@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from tests.kernels.operations_lookup import FIRST, impute, lookup
+from tests.kernels.operations_pairwise import pairwise, pairwise_affine
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
+from tests.kernels.operations_polynomial import polynomial_affine, quadratic
 from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tree_ensemble
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.scale import Scale
@@ -88,6 +90,18 @@ def ensembles(trees: Sequence[int], **options: Any) -> list[Operation]:
     ]
 
 
+def sums_over_points(
+    name: str, features: int, points: Sequence[int], targets: int = 1, parts: int = 1, precision: str = "float64"
+) -> list[Operation]:
+    """Return sums over these numbers of points, of functions of one kind with other numbers."""
+    found: list[Operation] = []
+    for seed, count in enumerate(points):
+        member = pairwise_affine(name, features, count, targets, parts, seed)
+        member = dataclasses.replace(member, gamma=member.gamma * (1 - 0.1 * seed), coef0=member.coef0 * (1 + seed))
+        found.append(dataclasses.replace(member, table=pairwise(name, 1, 1).table, precision=precision))
+    return found
+
+
 def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
     """Return members' operations as one."""
     kind = stacked_class(members[0])
@@ -108,6 +122,8 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         [ordered_ensemble(5, trees, trees % 4, seed=trees, function="exp") for trees in (3, 1, 40, 12)],
         (5,),
     ),
+    "single trees": (ensembles((1, 1, 1, 1), output="each"), (5,)),
+    "single trees of 3 outputs": (ensembles((1, 1, 1), outputs=3, output="each"), (5,)),
     "trees with categories": (
         [
             tree_ensemble(5, 6 - place, 3, seed=place, sets=sets, words=words)
@@ -146,9 +162,51 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     "piecewise_affine cubic to 2": (additive([(70, 4), (14, 2)], 7, 3, 2), (7,)),
     "piecewise_affine of many columns": (additive([(150, 2), (70, 3)], 70, 1, nan_is_zero=True), (70,)),
     **{
+        f"quadratic of {features} to {targets} in {precision}": (
+            [quadratic(features, targets, seed, precision, scaled) for seed in range(3)],
+            (features,),
+        )
+        for features, targets, precision, scaled in (
+            (6, 2, "float64", True),
+            (9, 1, "float32", False),
+            (40, 1, "float64", False),
+            (70, 2, "float32", True),
+        )
+    },
+    "nested polynomial": ([polynomial_affine(5, 3, 2, seed) for seed in range(3)], (5,)),
+    **{
+        f"polynomial of {features}": ([polynomial_affine(features, degree, 1, seed) for seed in range(3)], (features,))
+        for features, degree in ((14, 3), (37, 2))
+    },
+    **{
         f"scale {form}{' in float32' if single else ''}": (scales(form, single), (11,))
         for form in Scale.FORMS
         for single in (False, True)
+    },
+    "points": (sums_over_points("rbf", 5, (9, 1, 140)), (5,)),
+    "points multiplied as matrices": (sums_over_points("rbf", 40, (70, 128, 3)), (40,)),
+    "points to 3": (sums_over_points("matern_3_2", 2, (150, 9), 3), (2,)),
+    "points by a table": (sums_over_points("table", 3, (9, 40)), (3,)),
+    "points to 2 in 3 parts": (sums_over_points("sigmoid", 17, (150, 300), 2, 3), (17,)),
+    **{
+        f"points {name} of {features} to {targets} in {precision}": (
+            sums_over_points(name, features, (150, 256, 129), targets, 2, precision),
+            (features,),
+        )
+        for precision, name, features, targets in (
+            ("float32", "rbf", 3, 1),
+            ("float32", "matern_5_2", 40, 1),
+            ("float32", "laplacian", 9, 1),
+            ("float32 pairs", "rbf", 40, 1),
+            ("float32 pairs", "matern_1_2", 20, 1),
+            ("float32 pairs", "chi2", 9, 1),
+            ("ten digits", "rbf", 3, 1),
+            ("ten digits", "rbf", 40, 1),
+            ("ten digits", "matern_5_2", 20, 3),
+            ("ten digits", "chi2", 19, 1),
+            ("ten digits", "laplacian", 33, 2),
+            ("ten digits", "matern_1_2", 20, 1),
+        )
     },
     "symmetric trees": (
         [

@@ -7,7 +7,7 @@ import sys
 from tests.kernels.operations_stacked import MEMBERS
 from tests.kernels.test_gpu_compile import COMPILES, ROOT
 
-WITH_SUMS = ("affine", "lookup summed", "piecewise_affine")
+WITH_SUMS = ("affine", "lookup summed", "piecewise_affine", "points", "polynomial", "quadratic")
 """The first words of operations that add up; a map of one feature has nothing to add."""
 
 

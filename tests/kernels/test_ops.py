@@ -42,6 +42,7 @@ from triton_regressors.kernels.ops.linear.quadratic import Quadratic
 from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
 from triton_regressors.kernels.plan.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in sqrt")  # in the interpreter
@@ -250,6 +251,9 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case PairwiseAffine():
             largest = float(op.values(torch.from_numpy(arrays[0])).abs().max())
             return 2e-13 * np.maximum(10 * largest * len(op.points), size)
+        case StackedPairwiseAffine():
+            members = [op.member(place) for place in range(op.members)]
+            return np.max([allowed_in_float64(member, arrays[:1], expected) for member in members], axis=0)
         case DenseLayers():
             return 1e-13 * (1 + size)
         case Lookup():

@@ -100,10 +100,24 @@ def polynomial_affine_kernel(
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     target = tl.program_id(1).to(tl.int64)
     table += target * PREFIXES * FEATURES
-    total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
+    total = polynomial_sum(
+        x, prefixes, shift, table, row, rows, FEATURES, PREFIXES, DEGREE, BLOCK_PREFIXES, BLOCK_FEATURES
+    )
+    y = apply_function(total + tl.load(intercept + target), FUNCTION)
+    tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@triton.jit
+def polynomial_sum(
+    x, prefixes, shift, table, row, rows,
+    FEATURES: tl.constexpr, PREFIXES: tl.constexpr, DEGREE: tl.constexpr,
+    BLOCK_PREFIXES: tl.constexpr, BLOCK_FEATURES: tl.constexpr,
+):  # fmt: skip
+    """Return the sums of one target, float64 `[BLOCK_ROWS]`; arguments as in the kernel."""
+    total = tl.zeros([row.shape[0], BLOCK_FEATURES], tl.float64)
     for start in tl.range(0, FEATURES, BLOCK_FEATURES):
         feature = start + tl.arange(0, BLOCK_FEATURES)
-        inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], tl.float64)
+        inner = tl.zeros([row.shape[0], BLOCK_FEATURES], tl.float64)
         for start_p in tl.range(0, PREFIXES, BLOCK_PREFIXES):
             p = start_p + tl.arange(0, BLOCK_PREFIXES)
             prefix = monomial_block(
@@ -116,8 +130,7 @@ def polynomial_affine_kernel(
         last = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
         last -= tl.load(shift + feature, mask=feature < FEATURES, other=0.0)[None, :]
         total += last * inner
-    y = apply_function(tl.sum(total, axis=1) + tl.load(intercept + target), FUNCTION)
-    tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
+    return tl.sum(total, axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,37 +112,61 @@ def quadratic_kernel(
     quadratic += target * FEATURES * FEATURES
     if FEATURES <= BLOCK_FEATURES:
         i = tl.arange(0, BLOCK_FEATURES)
-        inside = (i < FEATURES)[:, None] & (i < FEATURES)[None, :]
-        q = tl.load(quadratic + i[:, None] * FEATURES + i[None, :], mask=inside, other=0.0)
-        w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
-        s = tl.load(shift + i, mask=i < FEATURES, other=0.0)
+        q, w, s = narrow_weights(shift, quadratic, linear, i, FEATURES)
         zero = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
         for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=STAGES):
             row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
-            u = shifted_tile(x, s, row, i, rows, FEATURES, SHIFTED)
-            inner = multiply(u, q, zero, PRECISION) + w[None, :]
-            y = apply_function(tl.sum(u * inner, axis=1).to(tl.float64) + b, FUNCTION)
+            y = apply_function(narrow_form(x, q, w, s, zero, row, i, rows, FEATURES, SHIFTED, PRECISION) + b, FUNCTION)
             tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
     else:
         for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0)):
             row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
-            total = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty)
-            for start in tl.range(0, FEATURES, BLOCK_FEATURES):
-                i = start + tl.arange(0, BLOCK_FEATURES)
-                w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
-                inner = tl.zeros([BLOCK_ROWS, BLOCK_FEATURES], shift.dtype.element_ty) + w[None, :]
-                for start_j in tl.range(0, start + BLOCK_FEATURES, BLOCK_FEATURES):
-                    j = start_j + tl.arange(0, BLOCK_FEATURES)
-                    inside = (j < FEATURES)[:, None] & (i < FEATURES)[None, :]
-                    at = j.to(tl.int64)[:, None] * FEATURES + i[None, :]
-                    q = tl.load(quadratic + at, mask=inside, other=0.0)
-                    s = tl.load(shift + j, mask=j < FEATURES, other=0.0)
-                    uj = shifted_tile(x, s, row, j, rows, FEATURES, SHIFTED)
-                    inner = multiply(uj, q, inner, PRECISION)
-                s = tl.load(shift + i, mask=i < FEATURES, other=0.0)
-                total += shifted_tile(x, s, row, i, rows, FEATURES, SHIFTED) * inner
-            y = apply_function(tl.sum(total, axis=1).to(tl.float64) + b, FUNCTION)
+            form = wide_form(x, shift, quadratic, linear, row, rows, FEATURES, SHIFTED, PRECISION, BLOCK_FEATURES)
+            y = apply_function(form + b, FUNCTION)
             tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=row < rows)
+
+
+@triton.jit
+def narrow_weights(shift, quadratic, linear, i, FEATURES: tl.constexpr):
+    """Return the weights of one target, `[BLOCK_FEATURES, BLOCK_FEATURES]` and `[BLOCK_FEATURES]`, and the shift."""
+    inside = (i < FEATURES)[:, None] & (i < FEATURES)[None, :]
+    q = tl.load(quadratic + i[:, None] * FEATURES + i[None, :], mask=inside, other=0.0)
+    w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
+    return q, w, tl.load(shift + i, mask=i < FEATURES, other=0.0)
+
+
+@triton.jit
+def narrow_form(
+    x, q, w, s, zero, row, i, rows, FEATURES: tl.constexpr, SHIFTED: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    """Return the form of rows that one tile of features holds, float64 `[BLOCK_ROWS]`."""
+    u = shifted_tile(x, s, row, i, rows, FEATURES, SHIFTED)
+    inner = multiply(u, q, zero, PRECISION) + w[None, :]
+    return tl.sum(u * inner, axis=1).to(tl.float64)
+
+
+@triton.jit
+def wide_form(
+    x, shift, quadratic, linear, row, rows,
+    FEATURES: tl.constexpr, SHIFTED: tl.constexpr, PRECISION: tl.constexpr, BLOCK_FEATURES: tl.constexpr,
+):  # fmt: skip
+    """Return the form of rows of several tiles of features, float64 `[BLOCK_ROWS]`."""
+    total = tl.zeros([row.shape[0], BLOCK_FEATURES], shift.dtype.element_ty)
+    for start in tl.range(0, FEATURES, BLOCK_FEATURES):
+        i = start + tl.arange(0, BLOCK_FEATURES)
+        w = tl.load(linear + i, mask=i < FEATURES, other=0.0)
+        inner = tl.zeros([row.shape[0], BLOCK_FEATURES], shift.dtype.element_ty) + w[None, :]
+        for start_j in tl.range(0, start + BLOCK_FEATURES, BLOCK_FEATURES):
+            j = start_j + tl.arange(0, BLOCK_FEATURES)
+            inside = (j < FEATURES)[:, None] & (i < FEATURES)[None, :]
+            at = j.to(tl.int64)[:, None] * FEATURES + i[None, :]
+            q = tl.load(quadratic + at, mask=inside, other=0.0)
+            s = tl.load(shift + j, mask=j < FEATURES, other=0.0)
+            uj = shifted_tile(x, s, row, j, rows, FEATURES, SHIFTED)
+            inner = multiply(uj, q, inner, PRECISION)
+        s = tl.load(shift + i, mask=i < FEATURES, other=0.0)
+        total += shifted_tile(x, s, row, i, rows, FEATURES, SHIFTED) * inner
+    return tl.sum(total, axis=1).to(tl.float64)
 
 
 @dataclass(frozen=True, eq=False)

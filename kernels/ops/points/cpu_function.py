@@ -100,6 +100,11 @@ class PointMatrix:
         self._factor = None if (factor == 1).all() else _tensor(factor)
         self._pieces = _tensor(table)
 
+    def share(self, kept: dict[tuple[int, int], tuple[Scratch, Scratch]]) -> None:
+        """Use the memory for tiles of other matrices with as many features and columns, one after the other."""
+        width, columns = self._table.shape
+        self._block, self._matrix = kept.setdefault((width, columns), (self._block, self._matrix))
+
     def tiles(self, x: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the first row and the matrix `[*, columns]` of some rows of `x` at a time; callers may change it.
 

@@ -119,6 +119,10 @@ class PointFunction(Operation):
         """Return the number of digits of a number."""
         return 2 if self.precision == "float32" else DIGITS
 
+    def digits_shape(self) -> tuple[int, int]:
+        """Return the number of digits of a number, and of the features of points' digits."""
+        return self.digits(), digit_features(self.points.shape[1])
+
     def way(self) -> str:
         """Return how the metric is computed: by "products", "digits", "columns", "expanded" or "features".
 
@@ -370,11 +374,11 @@ class PointFunction(Operation):
             "WHOLE": whole(self.exponent),
         }
 
-    def what(self) -> str:
-        """Return the function and the points in a few words."""
+    def what(self, points: int = 0) -> str:
+        """Return the function and the points in a few words; there may be more points than those of this one."""
         shown = "" if self.profile == "identity" else f"{self.profile} of "
         precision = "" if self.precision == "float64" else f" in {self.precision}"
-        return f"{shown}{self.metric.replace('_', ' ')} to {len(self.points)} points{precision}"
+        return f"{shown}{self.metric.replace('_', ' ')} to {points or len(self.points)} points{precision}"
 
 
 def digit_features(features: int) -> int:

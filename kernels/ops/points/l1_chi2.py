@@ -11,12 +11,15 @@ fractions; two fractions share a reciprocal. The loss is some 1e-12 of `z + 3 s`
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.jit import JITFunction
 
 from ...numerics.dot import INTERPRETED, rounded_product
 from ...numerics.double_float import FRACTION
@@ -125,10 +128,33 @@ def rows_as_columns_kernel(
 ):
     """A program makes `BLOCK_ROWS` columns; columns past the last row are those of a row of zeros."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    stride = tl.num_programs(0).to(tl.int64) * BLOCK_ROWS
+    store_columns(
+        x, shift, factor, numbers, table, terms, row, row >= 0, rows,
+        FEATURES=FEATURES, METRIC=METRIC, PAIRS=PAIRS, BLOCK_FEATURES=BLOCK_FEATURES,
+    )  # fmt: skip
+
+
+@triton.jit
+def store_columns(
+    x,  # like the next five as in the kernel
+    shift,
+    factor,
+    numbers,
+    table,
+    terms,
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the columns to write
+    rows,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    PAIRS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Write the columns and the terms of the rows that are `mine`."""
+    stride = columns_of_rows(rows)
     FILLED: tl.constexpr = FEATURES + FEATURES % 2 if METRIC == "chi2" and not PAIRS else FEATURES
-    term = tl.zeros([BLOCK_ROWS], tl.float64)
-    nothing = tl.zeros([BLOCK_ROWS], tl.float64)
+    term = tl.zeros([row.shape[0]], tl.float64)
+    nothing = tl.zeros([row.shape[0]], tl.float64)
     for start in tl.range(0, FEATURES, BLOCK_FEATURES):
         feature = start + tl.arange(0, BLOCK_FEATURES)
         real = feature < FEATURES
@@ -154,15 +180,15 @@ def rows_as_columns_kernel(
             rounder = unit * ROUNDER
             column = tl.minimum(column, FARTHEST)
             whole = tl.maximum((column + rounder) - rounder, unit)
-            tl.store(at, whole.to(tl.float32), mask=real[None, :])
-            tl.store(at + FEATURES * stride, (column - whole).to(tl.float32), mask=real[None, :])
+            tl.store(at, whole.to(tl.float32), mask=mine[:, None] & real[None, :])
+            tl.store(at + FEATURES * stride, (column - whole).to(tl.float32), mask=mine[:, None] & real[None, :])
         else:
-            tl.store(at, column, mask=(feature < FILLED)[None, :])
+            tl.store(at, column, mask=mine[:, None] & (feature < FILLED)[None, :])
     term *= tl.load(numbers + 5)
     if PAIRS:
         term, nothing = row_exponents(term, nothing)
-    tl.store(terms + row, term)
-    tl.store(terms + stride + row, nothing)
+    tl.store(terms + row, term, mask=mine)
+    tl.store(terms + stride + row, nothing, mask=mine)
 
 
 @triton.jit
@@ -178,9 +204,15 @@ def row_exponents(term, nothing):
 
 
 def rows_as_columns(
-    parameters: Parameters, x: torch.Tensor, rows: int, metric: str, pairs: bool = False
+    parameters: Parameters,
+    x: torch.Tensor,
+    rows: int,
+    metric: str,
+    pairs: bool = False,
+    kernel: JITFunction[Any] = rows_as_columns_kernel,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Launch the kernel on the first rows of `x`; return their columns and their terms.
+    """Launch a kernel on the first rows of `x`; return their columns and their terms.
 
     Args:
         parameters: the tables of the points, with `shift`, `factor` and `numbers`.
@@ -188,6 +220,8 @@ def rows_as_columns(
         rows: the number of rows to make.
         metric: "manhattan" or "chi2".
         pairs: whether the columns are for `l1_chi2_pairs.py`.
+        kernel: the kernel, which for a fleet is another.
+        more: further arguments of such a kernel.
     """
     features, blocks = x.shape[1], triton.cdiv(rows, BLOCK_ROWS.value)
     if metric != "chi2":
@@ -196,7 +230,7 @@ def rows_as_columns(
         lines, dtype = (2 * features, torch.float32) if pairs else (even(features), torch.float64)
     table = torch.empty(lines, blocks * BLOCK_ROWS.value, dtype=dtype, device=x.device)
     terms = torch.empty(2, blocks * BLOCK_ROWS.value, dtype=torch.float64, device=x.device)
-    rows_as_columns_kernel[(blocks,)](
+    kernel[(blocks,)](
         x=x,
         shift=parameters["shift"],
         factor=parameters["factor"],
@@ -204,6 +238,7 @@ def rows_as_columns(
         table=table,
         terms=terms,
         rows=rows,
+        **more,
         FEATURES=features,
         METRIC=metric,
         PAIRS=pairs,
@@ -243,7 +278,7 @@ def float64_of(whole):
 
 
 @triton.jit
-def add_fractions(total, z_at, s_at, stride, COLUMNS: tl.constexpr):
+def add_fractions(total, z_at, s_at, stride, COLUMNS):
     """Return a float64 block of sums of `s² / (z + s)` with two more features."""
     s0, s1 = tl.load(s_at), tl.load(s_at + COLUMNS)
     q0, q1 = tl.load(z_at)[:, None] + s0, tl.load(z_at + stride)[:, None] + s1
@@ -263,8 +298,8 @@ def column_block(
     point,  # int32 [BLOCK_POINTS]
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    POINTS,
+    COLUMNS,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,

@@ -13,17 +13,19 @@ that `4 γ s²` is a float32 number.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.jit import JITFunction
 
 from ...numerics.double_float import fma, power_of_fixed
 from ...numerics.fast_math import reciprocal
 from ...numerics.functions import apply_function
 from ...plan.plan import Parameters
-from .l1_chi2 import PointColumns, add_difference, columns_of_rows, emulated_metric, point_columns, rows_as_columns
+from .l1_chi2 import PointColumns, add_difference, columns_of_rows, emulated_metric, point_columns
 from .launch import AT_ONCE, Shape, parts_of_a_program, slots
 from .metrics import NEGATIVE
 
@@ -102,8 +104,41 @@ def column_pairs_kernel(
     BLOCK_POINTS: tl.constexpr,
 ):
     """A program makes `BLOCK_ROWS` rows of some parts."""
-    COLUMNS: tl.constexpr = PARTS * PART_POINTS
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    parts_of_column_pairs(
+        table, terms, points, offsets, least, numbers, intercept, out, row, row < rows, rows, program_parts, POINTS,
+        PARTS, PART_POINTS,
+        FEATURES=FEATURES, METRIC=METRIC, WIDTH=PARTS, FUNCTION=FUNCTION, BLOCK_FEATURES=BLOCK_FEATURES,
+        BLOCK_POINTS=BLOCK_POINTS,
+    )  # fmt: skip
+
+
+@triton.jit
+def parts_of_column_pairs(
+    table,  # like the next seven as in the kernel
+    terms,
+    points,
+    offsets,
+    least,
+    numbers,
+    intercept,
+    out,
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the rows to write
+    rows,
+    program_parts,
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next two
+    PARTS,
+    PART_POINTS,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    WIDTH: tl.constexpr,  # of a row of `out`
+    FUNCTION: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """Write the sums of a program's parts to the rows that are `mine`."""
+    COLUMNS = PARTS * PART_POINTS
     stride = columns_of_rows(rows)
     offset = tl.load(terms + row).to(tl.float32)
     after = tl.load(terms + stride + row).to(tl.float32)
@@ -112,14 +147,14 @@ def column_pairs_kernel(
     unit = -tl.load(numbers + 4).to(tl.float32)
     first = tl.program_id(1) * program_parts
     for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
-        total = tl.zeros([BLOCK_ROWS], tl.float64)
+        total = tl.zeros([row.shape[0]], tl.float64)
         for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
             point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
             real = point < POINTS
             z_at, s_at = table + row, points + point[None, :]  # a block, so that its layout is that of the loads
             if METRIC == "chi2":
-                whole = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float32) + unit
-                small = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float32)
+                whole = tl.zeros([row.shape[0], BLOCK_POINTS], tl.float32) + unit
+                small = tl.zeros([row.shape[0], BLOCK_POINTS], tl.float32)
                 for _ in tl.range(0, FEATURES, loop_unroll_factor=BLOCK_FEATURES):
                     whole, small = add_fraction(
                         whole, small, tl.load(z_at)[:, None], tl.load(z_at + FEATURES * stride)[:, None],
@@ -130,7 +165,7 @@ def column_pairs_kernel(
                 whole -= unit
                 small = -small
             else:
-                sums = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.int32)
+                sums = tl.zeros([row.shape[0], BLOCK_POINTS], tl.int32)
                 for _ in tl.range(0, FEATURES, loop_unroll_factor=BLOCK_FEATURES):
                     sums = add_difference(sums, tl.load(z_at)[:, None], tl.load(s_at))
                     z_at += stride
@@ -149,36 +184,39 @@ def column_pairs_kernel(
             total += sums.to(tl.float64)
             total += fma(sums + rests, after, rests).to(tl.float64)
         y = apply_function(total + tl.load(intercept + part), FUNCTION)
-        tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)
+        tl.store(out + row * WIDTH + part, y.to(out.dtype.element_ty), mask=mine)
 
 
 def launch_column_pairs(
+    kernel: JITFunction[Any],
     parameters: Parameters,
-    x: torch.Tensor,
+    columns: tuple[torch.Tensor, torch.Tensor],
     output: torch.Tensor,
     rows: int,
+    parts: int,
     constants: Mapping[str, object],
     metric: str,
     shape: Shape,
 ) -> None:
-    """Launch the kernel that makes columns of rows, and the kernel that sums.
+    """Launch a kernel that sums.
 
     Args:
+        kernel: `column_pairs_kernel`, or that of a fleet.
         parameters: the tables of a sum over points in float32 pairs.
-        x: rows, float32 or float64.
-        output: `[rows, parts]`.
+        columns: the rows by columns, and their terms.
+        output: `[rows, parts or more]`.
         rows: the number of rows.
-        constants: `FEATURES`, `POINTS`, `PARTS`, `PART_POINTS` and `FUNCTION`.
+        parts: the most parts of a sum.
+        constants: `FEATURES`, `FUNCTION`, and the points and parts of the model or of its fleet.
         metric: "manhattan" or "chi2".
         shape: the block of a program.
     """
-    device, parts, row_blocks = parameters["numbers"].device, output.shape[1], triton.cdiv(rows, shape.rows)
+    device, row_blocks = parameters["numbers"].device, triton.cdiv(rows, shape.rows)
     at_once = int(slots(device) // shape.warps * AT_ONCE["columns"])
     program_parts = parts_of_a_program(row_blocks, parts, at_once)
-    table, terms = rows_as_columns(parameters, x, rows, metric, pairs=True)
-    column_pairs_kernel[(row_blocks, triton.cdiv(parts, program_parts))](
-        table=table,
-        terms=terms,
+    kernel[(row_blocks, triton.cdiv(parts, program_parts))](
+        table=columns[0],
+        terms=columns[1],
         points=parameters["products"],
         offsets=parameters["offsets"],
         least=parameters["least"],

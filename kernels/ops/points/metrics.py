@@ -126,7 +126,7 @@ def add_feature(
     rows,
     feature,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     APPROXIMATE: tl.constexpr,
     BY_POINTS: tl.constexpr,
@@ -166,7 +166,7 @@ def metric_by_features(
     point,  # int32 [BLOCK_POINTS]
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     APPROXIMATE: tl.constexpr,
     BY_POINTS: tl.constexpr,
@@ -213,7 +213,7 @@ def expanded_metric(
     point,  # int32 [BLOCK_POINTS]
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):

@@ -43,7 +43,7 @@ def squared_distance(
     other,  # int32 [BLOCK_ROWS]: a point for each row, or `NO_POINT`
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
 ):
     """Return `‖z − s‖²` of each row and its point from differences, float64 `[BLOCK_ROWS]`.
 
@@ -73,7 +73,7 @@ def near_squares(
     point,  # int32 [BLOCK_POINTS]
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
 ):
     """Return `‖z − s‖²` for the near pairs of a block and `u` for others, float64 `[BLOCK_ROWS, BLOCK_POINTS]`.
 
@@ -111,7 +111,7 @@ def distance_block(
     point,  # int32 [BLOCK_POINTS]
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
@@ -169,7 +169,7 @@ def sums_of_distances(
     point,  # int32 [BLOCK_POINTS]
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
     BLOCK_FEATURES: tl.constexpr,
 ):
     """Return the sums over some points of `exp(γ ‖z − s‖)` times their weights, in the form of `sums_of_points`."""

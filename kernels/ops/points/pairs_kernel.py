@@ -88,7 +88,7 @@ def sums_of_points(
     weight,  # float32 [2, POINTS]: rounded numbers and rests
     numbers,  # float64 [8]
     point,  # int32 [BLOCK_POINTS]
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
@@ -181,6 +181,47 @@ def sums_of_pairs_kernel(
 ):
     """A program makes `BLOCK_ROWS` rows of some parts of sums of one target."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    parts_of_pairs(
+        x, shift, factor, points, numbers, digits, offsets, least, weight, intercept, row_digits, row_terms, out,
+        row, row < rows, rows, program_parts, POINTS, PARTS, PART_POINTS,
+        FEATURES=FEATURES, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, WIDTH=PARTS, FUNCTION=FUNCTION,
+        OWN_ROWS=OWN_ROWS, BLOCK_FEATURES=BLOCK_FEATURES, BLOCK_POINTS=BLOCK_POINTS,
+    )  # fmt: skip
+
+
+@triton.jit
+def parts_of_pairs(
+    x,  # like the next twelve as in the kernel
+    shift,
+    factor,
+    points,
+    numbers,
+    digits,
+    offsets,
+    least,
+    weight,
+    intercept,
+    row_digits,
+    row_terms,
+    out,
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the rows to write
+    rows,
+    program_parts,
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next two
+    PARTS,
+    PART_POINTS,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    WIDTH: tl.constexpr,  # of a row of `out`
+    FUNCTION: tl.constexpr,
+    OWN_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+):
+    """Write the sums of a program's parts to the rows that are `mine`."""
     first = tl.program_id(1) * program_parts
     z0, z1, z2, place, offset, nothing = digits_of_rows(
         x, shift, factor, numbers, row_digits, row_terms, row, rows,
@@ -190,7 +231,7 @@ def sums_of_pairs_kernel(
         place, offset, nothing, numbers, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE
     )
     for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
-        total = tl.zeros([BLOCK_ROWS], tl.float64)
+        total = tl.zeros([row.shape[0]], tl.float64)
         for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
             point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
             if METRIC == "euclidean" and PROFILE == "exp":
@@ -208,4 +249,4 @@ def sums_of_pairs_kernel(
             total += sums.to(tl.float64)
             total += rests.to(tl.float64)
         y = apply_function(total + tl.load(intercept + part), FUNCTION)
-        tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)
+        tl.store(out + row * WIDTH + part, y.to(out.dtype.element_ty), mask=mine)

@@ -197,7 +197,7 @@ class Pairwise(PointFunction):
 
     def _launch_digits(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
         points, features = self.points.shape
-        row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
+        row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, self.digits_shape())
         shape = BLOCK_OF_DIGITS
         pairwise_digits_kernel[(triton.cdiv(rows, shape["BLOCK_ROWS"]), triton.cdiv(points, shape["BLOCK_POINTS"]))](
             x=x,

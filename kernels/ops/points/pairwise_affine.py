@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import triton
+from triton.runtime.jit import JITFunction
 
 from ...cpu.tiles import apply, product
 from ...format.errors import PlanError
@@ -34,8 +36,8 @@ from ..linear.contraction import Contraction
 from ..linear.launch import target_block
 from .cpu_function import PointMatrix
 from .function import MOST_DIGIT_FEATURES, PointFunction, digit_features
-from .l1_chi2 import rows_as_columns
-from .l1_chi2_pairs import launch_column_pairs
+from .l1_chi2 import rows_as_columns, rows_as_columns_kernel
+from .l1_chi2_pairs import column_pairs_kernel, launch_column_pairs
 from .launch import (
     AT_ONCE,
     DISTANCES,
@@ -53,7 +55,7 @@ from .launch import (
 from .pairs_host import NO_WEIGHT, fits, tables
 from .pairs_kernel import sums_of_pairs_kernel
 from .parts import least_points, part_count, sum_of_parts
-from .row_digits import rows_as_digits
+from .row_digits import rows_as_digits, rows_as_digits_kernel
 from .sum_kernel import pairwise_affine_kernel
 
 MAX_TARGETS = 64
@@ -62,6 +64,26 @@ EMULATED_ROWS, EMULATED_POINTS = 128, 2048  # at a time
 SIGN = 2048  # in an exponent of `exp2_of_fixed`
 PAIR_TABLES = ("shift", "factor", "numbers", "digits", "offsets", "least", "weight", "intercept")
 BY_TABLES = ("products", "digits", "columns")  # ways with the points' summands in a table
+
+
+class Kernels(NamedTuple):
+    """The kernels of a sum: those that add up, and those that prepare many rows."""
+
+    sums: JITFunction[Any]
+    pairs: JITFunction[Any]
+    column_pairs: JITFunction[Any]
+    digits: JITFunction[Any]
+    columns: JITFunction[Any]
+
+
+KERNELS = Kernels(
+    pairwise_affine_kernel,
+    sums_of_pairs_kernel,
+    column_pairs_kernel,
+    rows_as_digits_kernel,
+    rows_as_columns_kernel,
+)
+"""The kernels of one model."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -177,7 +199,7 @@ class PairwiseAffine(Contraction, PointFunction):
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         answer = self.no_sums(x.shape[0])
-        for start, k in self._plain[0].tiles(x):
+        for start, k in self.plain_weights[0].tiles(x):
             self.sum_tile(k, answer[start : start + k.shape[0]])
         return self.finish_sums(parameters, answer)
 
@@ -187,7 +209,7 @@ class PairwiseAffine(Contraction, PointFunction):
 
     def sum_tile(self, k: torch.Tensor, out: torch.Tensor) -> None:
         """Write the sums of the functions `[rows, columns]` of some rows and all points; `k` may be changed."""
-        rows, targets, weight = k.shape[0], self.weight.shape[1], self._plain[1]
+        rows, targets, weight = k.shape[0], self.weight.shape[1], self.plain_weights[1]
         if targets == 1:
             torch.sum(k.mul_(weight).view(rows, self.parts, -1), 2, out=out)
             return
@@ -204,7 +226,7 @@ class PairwiseAffine(Contraction, PointFunction):
         return sums if self.function == "identity" else apply(FUNCTIONS[self.function], sums)
 
     @functools.cached_property
-    def _plain(self) -> tuple[PointMatrix, torch.Tensor]:
+    def plain_weights(self) -> tuple[PointMatrix, torch.Tensor]:
         """Return the matrix in plain torch, and its weights: one row for one target, zero past the last point."""
         if self.weight.shape[1] > 1:
             return self.plain(), torch.from_numpy(np.array(self.weight, order="C"))
@@ -216,32 +238,63 @@ class PairwiseAffine(Contraction, PointFunction):
         return 2 if self.way() in ("digits", "columns") else 1
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), device, targets = inputs, parameters["numbers"].device, self.weight.shape[1]
+        points = {"POINTS": len(self.points), "PARTS": self.parts, "PART_POINTS": self.part_points()}
+        self.launch_kernels(KERNELS, parameters, inputs[0], output, rows, self.parts, {}, points)
+
+    def launch_kernels(
+        self,
+        kernels: Kernels,
+        parameters: Parameters,
+        x: torch.Tensor,
+        output: torch.Tensor,
+        rows: int,
+        parts: int,
+        of_rows: Mapping[str, Any],
+        of_points: Mapping[str, Any],
+    ) -> None:
+        """Launch kernels of one model or of a fleet on the first rows of `x`; this is one of the fleet's operations.
+
+        Args:
+            kernels: the kernels.
+            parameters: the tables of the model or of all models.
+            x: `[rows or more, features]`.
+            output: `[rows or more, parts · targets or more]`.
+            rows: the number of rows.
+            parts: the most parts of a sum.
+            of_rows: further arguments of the kernels that prepare rows.
+            of_points: further arguments of the kernels that sum: how many points and parts there are.
+        """
+        device, targets = parameters["numbers"].device, self.weight.shape[1]
         way, shape = self._schedule(device, rows)
-        if way == "columns" and self.precision == "float32 pairs":
-            constants = {name: self.constants()[name] for name in ("FEATURES", "POINTS")}
-            constants |= {"PARTS": self.parts, "PART_POINTS": self.part_points(), "FUNCTION": self.function}
-            launch_column_pairs(parameters, x, output, rows, constants, self.metric, shape)
-            return
+        pairs, features = self.precision == "float32 pairs", self.points.shape[1]
+        function = {"FEATURES": features, "FUNCTION": self.function, **of_points}
+        if way == "columns":
+            columns = rows_as_columns(parameters, x, rows, self.metric, pairs, kernels.columns, of_rows)
+            if pairs:
+                launch_column_pairs(
+                    kernels.column_pairs, parameters, columns, output, rows, parts, function, self.metric, shape
+                )
+                return
         block_targets = 1 if targets == 1 else target_block(targets)
         row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
         program_parts = 1
         if self.precision != "float64":  # float64's parts are long, so a program makes one
             at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
-            program_parts = parts_of_a_program(row_blocks * target_blocks, self.parts, at_once)
+            program_parts = parts_of_a_program(row_blocks * target_blocks, parts, at_once)
         own = way == "digits" and self.precision != "float32" and not self.by_distance()
         program_rows = own_rows(rows, capability(device)) if own else 0
         row_digits, row_terms = parameters["digits"], parameters["numbers"]
         if way == "digits" and not program_rows:
-            row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, parameters["digits"].shape)
+            digits = self.digits_shape()
+            row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, digits, kernels.digits, of_rows)
         elif way == "columns":
-            row_digits, row_terms = rows_as_columns(parameters, x, rows, self.metric)
+            row_digits, row_terms = columns
         arguments = {"x": x, "row_digits": row_digits, "row_terms": row_terms, "out": output, "rows": rows}
-        arguments |= self.constants() | {
+        arguments |= function | {
             "program_parts": program_parts,
-            "PARTS": self.parts,
-            "PART_POINTS": self.part_points(),
-            "FUNCTION": self.function,
+            "METRIC": self.metric,
+            "PROFILE": self.profile,
+            "WHOLE": whole(self.exponent),
             "OWN_ROWS": program_rows,
             "BLOCK_FEATURES": shape.features,
             "BLOCK_ROWS": shape.rows,
@@ -249,11 +302,11 @@ class PairwiseAffine(Contraction, PointFunction):
             "num_warps": shape.warps,
             "num_stages": shape.stages,
         }
-        grid = (row_blocks, triton.cdiv(self.parts, program_parts), target_blocks)
-        if self.precision == "float32 pairs":
-            sums_of_pairs_kernel[grid](**parameters, **arguments)
+        grid = (row_blocks, triton.cdiv(parts, program_parts), target_blocks)
+        if pairs:
+            kernels.pairs[grid](**parameters, **arguments)
             return
-        pairwise_affine_kernel[grid](
+        kernels.sums[grid](
             **parameters,
             **arguments,
             PIECES=self.table.shape[0],

@@ -44,7 +44,7 @@ def block_by_features(
     point,  # int32 [BLOCK_POINTS]
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
@@ -88,7 +88,7 @@ def digit_block(
     least,  # int32 [POINTS], or [1] if weights are not part of the exponents
     numbers,  # float64 [6]
     point,  # int32 [BLOCK_POINTS]
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
@@ -124,7 +124,7 @@ def digit_sum(
     digits,
     offsets,
     point,
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WEIGHED: tl.constexpr,

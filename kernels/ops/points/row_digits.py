@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.jit import JITFunction
 
 from ...numerics.dot import rounded_product
 from ...numerics.fp16_digits import row_digits, squared_norm
@@ -71,46 +74,78 @@ def rows_as_digits_kernel(
 ):
     """A program makes `BLOCK_ROWS` rows."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    store_row_digits(
+        x, shift, factor, numbers, digits, terms, row, row < rows, rows,
+        FEATURES=FEATURES, METRIC=METRIC, COUNT=COUNT, BLOCK_FEATURES=BLOCK_FEATURES,
+    )  # fmt: skip
+
+
+@triton.jit
+def store_row_digits(
+    x,  # like the next five as in the kernel
+    shift,
+    factor,
+    numbers,
+    digits,
+    terms,
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the rows to write
+    rows,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Write the digits and the terms of the rows that are `mine`."""
     z0, z1, z2, place, offset, nothing = make_row_digits(
         x, shift, factor, numbers, row, rows,
         FEATURES=FEATURES, METRIC=METRIC, COUNT=COUNT, BLOCK_FEATURES=BLOCK_FEATURES,
     )  # fmt: skip
     feature = tl.arange(0, BLOCK_FEATURES)
-    inside = (row < rows)[:, None]
+    inside = mine[:, None]
     at = digits + row[:, None] * BLOCK_FEATURES + feature[None, :]
     size = rows.to(tl.int64) * BLOCK_FEATURES
     tl.store(at, z0, mask=inside)
     tl.store(at + size, z1, mask=inside)
     if COUNT == 3:
         tl.store(at + 2 * size, z2, mask=inside)
-    tl.store(terms + row, place, mask=row < rows)
-    tl.store(terms + rows + row, offset, mask=row < rows)
-    tl.store(terms + 2 * rows + row, nothing, mask=row < rows)
+    tl.store(terms + row, place, mask=mine)
+    tl.store(terms + rows + row, offset, mask=mine)
+    tl.store(terms + 2 * rows + row, nothing, mask=mine)
 
 
 def rows_as_digits(
-    parameters: Parameters, x: torch.Tensor, rows: int, metric: str, shape: Sequence[int]
+    parameters: Parameters,
+    x: torch.Tensor,
+    rows: int,
+    metric: str,
+    digits: tuple[int, int],
+    kernel: JITFunction[Any] = rows_as_digits_kernel,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Launch the kernel on the first rows of `x`; return their digits and their terms.
+    """Launch a kernel on the first rows of `x`; return their digits and their terms.
 
     Args:
         parameters: the tables of the points, with `shift`, `factor` and `numbers`.
         x: `[rows or more, features]`, float32 or float64.
         rows: the number of rows to make.
         metric: as in `function.py`.
-        shape: the shape of the points' digits, `[digits, points, features]`.
+        digits: how many digits a number has, and how many features the points' digits have.
+        kernel: the kernel, which for a fleet is another.
+        more: further arguments of such a kernel.
     """
-    count, _, features = shape
-    digits = torch.empty(count, rows, features, dtype=torch.float16, device=x.device)
+    count, features = digits
+    made = torch.empty(count, rows, features, dtype=torch.float16, device=x.device)
     terms = torch.empty(3, rows, dtype=torch.float64, device=x.device)
-    rows_as_digits_kernel[(triton.cdiv(rows, ROW_DIGITS_ROWS),)](
+    kernel[(triton.cdiv(rows, ROW_DIGITS_ROWS),)](
         x=x,
         shift=parameters["shift"],
         factor=parameters["factor"],
         numbers=parameters["numbers"],
-        digits=digits,
+        digits=made,
         terms=terms,
         rows=rows,
+        **more,
         FEATURES=x.shape[1],
         METRIC=metric,
         COUNT=count,
@@ -118,7 +153,7 @@ def rows_as_digits(
         BLOCK_ROWS=ROW_DIGITS_ROWS,
         num_warps=4,
     )
-    return digits, terms
+    return made, terms
 
 
 @triton.jit

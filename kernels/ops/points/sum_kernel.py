@@ -59,6 +59,62 @@ def pairwise_affine_kernel(
 ):
     """A program makes `BLOCK_ROWS` rows of some parts of `BLOCK_TARGETS` targets."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    parts_of_sums(
+        x, shift, factor, points, norms, numbers, table, digits, products, offsets, least, row_digits, row_terms,
+        weight, intercept, out, row, row < rows, rows, program_parts, POINTS, PARTS, PART_POINTS,
+        FEATURES=FEATURES, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS, WAY=WAY,
+        APPROXIMATE=APPROXIMATE, SHORT=SHORT, WEIGHED=WEIGHED, BY_POINTS=BY_POINTS, PADDED=PARTS * PART_POINTS > POINTS,
+        TARGETS=TARGETS, WIDTH=PARTS * TARGETS, FUNCTION=FUNCTION, OWN_ROWS=OWN_ROWS, BLOCK_FEATURES=BLOCK_FEATURES,
+        BLOCK_POINTS=BLOCK_POINTS, BLOCK_TARGETS=BLOCK_TARGETS,
+    )  # fmt: skip
+
+
+@triton.jit
+def parts_of_sums(
+    x,  # like the next fifteen as in the kernel
+    shift,
+    factor,
+    points,
+    norms,
+    numbers,
+    table,
+    digits,
+    products,
+    offsets,
+    least,
+    row_digits,
+    row_terms,
+    weight,
+    intercept,
+    out,
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the rows to write
+    rows,
+    program_parts,
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points, like the next two
+    PARTS,
+    PART_POINTS,
+    FEATURES: tl.constexpr,
+    METRIC: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    PIECES: tl.constexpr,
+    TERMS: tl.constexpr,
+    WAY: tl.constexpr,
+    APPROXIMATE: tl.constexpr,
+    SHORT: tl.constexpr,
+    WEIGHED: tl.constexpr,
+    BY_POINTS: tl.constexpr,
+    PADDED: tl.constexpr,  # whether the last block may have places past the last point
+    TARGETS: tl.constexpr,
+    WIDTH: tl.constexpr,  # of a row of `out`
+    FUNCTION: tl.constexpr,
+    OWN_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    BLOCK_POINTS: tl.constexpr,
+    BLOCK_TARGETS: tl.constexpr,
+):
+    """Write the sums of a program's parts to the rows that are `mine`."""
     target = tl.program_id(2) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS)
     first = tl.program_id(1) * program_parts
     z0, z1, z2, place, offset, nothing = prepared_rows(
@@ -68,11 +124,11 @@ def pairwise_affine_kernel(
     )  # fmt: skip
     for part in tl.range(first, tl.minimum(first + program_parts, PARTS)):
         if TARGETS > 1:
-            total = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float64)
+            total = tl.zeros([row.shape[0], BLOCK_TARGETS], tl.float64)
         elif APPROXIMATE:
-            total = tl.zeros([BLOCK_ROWS], tl.float64)
+            total = tl.zeros([row.shape[0]], tl.float64)
         else:
-            total = tl.zeros([BLOCK_ROWS, BLOCK_POINTS], tl.float64)
+            total = tl.zeros([row.shape[0], BLOCK_POINTS], tl.float64)
         for start in tl.range(0, PART_POINTS, BLOCK_POINTS):
             point = part * PART_POINTS + start + tl.arange(0, BLOCK_POINTS)
             k = function_block(
@@ -80,7 +136,7 @@ def pairwise_affine_kernel(
                 z0, z1, z2, place, offset, row, point, rows,
                 FEATURES=FEATURES, POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES,
                 TERMS=TERMS, WAY=WAY, APPROXIMATE=APPROXIMATE, SHORT=SHORT, WEIGHED=WEIGHED, BY_POINTS=BY_POINTS,
-                COLUMNS=PARTS * PART_POINTS, BLOCK_FEATURES=BLOCK_FEATURES,
+                COLUMNS=PARTS * PART_POINTS, PADDED=PADDED, BLOCK_FEATURES=BLOCK_FEATURES,
             )  # fmt: skip
             if WEIGHED:
                 total += tl.sum(k, axis=0 if BY_POINTS else 1)
@@ -104,12 +160,12 @@ def pairwise_affine_kernel(
             if not APPROXIMATE:
                 total = tl.sum(total, axis=1)
             y = apply_function(total + tl.load(intercept + part), FUNCTION)
-            tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)
+            tl.store(out + row * WIDTH + part, y.to(out.dtype.element_ty), mask=mine)
         else:
             b = tl.load(intercept + part * TARGETS + target, mask=target < TARGETS, other=0.0)
             y = apply_function(total + b[None, :], FUNCTION)
-            inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
-            at = row[:, None] * (PARTS * TARGETS) + part * TARGETS + target[None, :]
+            inside = mine[:, None] & (target < TARGETS)[None, :]
+            at = row[:, None] * WIDTH + part * TARGETS + target[None, :]
             tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
@@ -182,7 +238,7 @@ def function_block(
     point,
     rows,
     FEATURES: tl.constexpr,
-    POINTS: tl.constexpr,
+    POINTS,
     METRIC: tl.constexpr,
     PROFILE: tl.constexpr,
     WHOLE: tl.constexpr,
@@ -193,7 +249,8 @@ def function_block(
     SHORT: tl.constexpr,
     WEIGHED: tl.constexpr,
     BY_POINTS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    COLUMNS,
+    PADDED: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
     """Return `f(γ m + c)` of some rows and points, `[rows, points]`, or `[points, rows]` if `BY_POINTS`."""
@@ -234,7 +291,7 @@ def function_block(
             m, numbers, table,
             PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS, APPROXIMATE=APPROXIMATE,
         )  # fmt: skip
-        if COLUMNS > POINTS:
+        if PADDED:
             real = point < POINTS
             k = tl.where(real[:, None] if BY_POINTS else real[None, :], k, 0.0)
     return k

@@ -33,7 +33,7 @@ def stacked_sum_kernel(
     plain,  # int64 [nodes] where FORM is "plain"
     quads,  # int64 [groups, 4, 2] where FORM is "quads"
     quad_roots,  # int32 [trees] where FORM is "quads"
-    leaves,  # int64 [leaves, OUTPUTS]
+    leaves,  # int64 [leaves, OUTPUTS]; the bits of float64 numbers where EACH
     unit,  # float64 [members, OUTPUTS]
     baseline,  # float64 [members, OUTPUTS]
     divisor,  # float64 [members]
@@ -49,6 +49,7 @@ def stacked_sum_kernel(
     WORDS: tl.constexpr,
     FLOOR: tl.constexpr,
     FORM: tl.constexpr,
+    EACH: tl.constexpr,  # whether a member has one tree, whose leaves are float64 numbers
     WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -76,10 +77,10 @@ def stacked_sum_kernel(
         held = reach(
             x, table, swizzle, complete, row, tree,
             nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, deepest, inside,
-            HOLDS=OUTPUTS == 1, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS,
+            HOLDS=OUTPUTS == 1 and not EACH, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS,
             FLOOR=FLOOR, FORM=FORM, TOGETHER=False, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
-        if OUTPUTS == 1:
+        if OUTPUTS == 1 and not EACH:
             total += held[:, None]
         else:
             mask = inside[:, None] & (output < OUTPUTS)[None, :]
@@ -89,10 +90,13 @@ def stacked_sum_kernel(
     place = member_places(numbers, row, row < rows, first, members)
     inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
     own = place[:, None] * OUTPUTS + output[None, :]
-    scale, bias = tl.load(unit + own, mask=inside, other=0.0), tl.load(baseline + own, mask=inside, other=0.0)
-    y = (bias + total.to(tl.float64) * scale) / tl.load(divisor + place)[:, None]
+    if EACH:
+        y = total.to(tl.float64, bitcast=True)
+    else:
+        scale, bias = tl.load(unit + own, mask=inside, other=0.0), tl.load(baseline + own, mask=inside, other=0.0)
+        y = apply_function((bias + total.to(tl.float64) * scale) / tl.load(divisor + place)[:, None], FUNCTION)
     at = row[:, None] * OUTPUTS + output[None, :]
-    tl.store(out + at, apply_function(y, FUNCTION).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
 def launch_stacked_sum(
@@ -105,6 +109,7 @@ def launch_stacked_sum(
     layout: dict[str, Any],
     trees: int,
     function: str,
+    each: bool,
 ) -> None:
     """Launch the sums.
 
@@ -118,6 +123,7 @@ def launch_stacked_sum(
         layout: the layout of nodes, as constants of the kernel.
         trees: the most trees of a member.
         function: the function of the sums.
+        each: whether a member has one tree, whose leaves are float64 numbers.
     """
     members, outputs = parameters["unit"].shape
     nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
@@ -135,6 +141,7 @@ def launch_stacked_sum(
         OUTPUTS=outputs,
         FUNCTION=function,
         FORM=form,
+        EACH=each,
         WIDTH=tile.width,
         BLOCK_TREES=tile.block_trees,
         BLOCK_ROWS=tile.block_rows,

@@ -5,7 +5,8 @@ features]`; `out`: `[rows, outputs]`; both float32 or float64. The nodes are tho
 one after the other, and `child`, `roots` and the numbers of sets count over all members.
 
 `leaf(t, r)` is an integer, a multiple of the member's unit. The output "ordered" has leaves in float32, and a sum in
-float32 of the baseline and one tree after the other (`float32_sum.py`).
+float32 of the baseline and one tree after the other (`float32_sum.py`). The output "each" is that of members with one
+tree: its leaf's own numbers, whose bits are held as integers.
 
 Members with sets of different sizes get the largest size: the categories that a set did not know go where its last bit
 says.
@@ -62,7 +63,7 @@ FEW_WORDS = 8
 class StackedTreeEnsemble(Stacked[TreeEnsemble]):
     """Sums of decision trees for each member; members differ in their numbers of trees, nodes, leaves and sets."""
 
-    OUTPUTS = ("sum", "ordered")
+    OUTPUTS = ("sum", "ordered", "each")
 
     feature: np.ndarray  # int32 [nodes], −1 at a leaf
     threshold: np.ndarray  # float32 or float64 [nodes]; at a categorical node the row of `sets`
@@ -71,8 +72,10 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
     sets: np.ndarray  # int32 [sets, words]
     roots: np.ndarray  # int32 [trees]
     first_tree: np.ndarray  # int32 [members + 1], the first tree of each member, then the number of trees
-    leaves: np.ndarray  # int64 [leaves, outputs]; where ordered float32 [leaves, 1]
-    unit: np.ndarray  # float64 [members, outputs]; 1 where ordered
+    leaves: (
+        np.ndarray
+    )  # int64 [leaves, outputs], the bits of float64 numbers for each; where ordered float32 [leaves, 1]
+    unit: np.ndarray  # float64 [members, outputs]; 1 unless summed
     baseline: np.ndarray  # float64 [members, outputs]; where ordered float32
     divisor: np.ndarray  # float64 [members]; 1 where ordered
     output: str = "sum"
@@ -83,7 +86,8 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
     @classmethod
     def alike(cls, operation: TreeEnsemble) -> Hashable | None:
         single_sum = operation.output == "ordered" and operation.values.shape[1] == 1 and len(operation.starts) == 2
-        if not single_sum and (operation.output != "sum" or len(operation.starts)):
+        one_tree = operation.output == "each" and len(operation.roots) == 1
+        if not single_sum and not one_tree and (operation.output != "sum" or len(operation.starts)):
             return None
         words = operation.sets.shape[1] if len(operation.sets) else 0
         of_words = 0 if words <= FEW_WORDS else (words - 1).bit_length()
@@ -106,8 +110,10 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             threshold = each.threshold.copy()
             threshold[inner & (each.flags & CATEGORICAL > 0)] += number
             thresholds.append(threshold)
-            summed = (each.values, np.ones(1))
-            if output == "sum":
+            summed = (each.values, np.ones(each.values.shape[1]))
+            if output == "each":
+                summed = (each.values.view(np.int64), summed[1])
+            elif output == "sum":
                 summed = integer_leaves(each.values, leaf_starts(each.feature, each.roots))
             whole.append(summed)
         return cls(
@@ -148,11 +154,13 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             raise PlanError(f"stacked_tree_ensemble: first_tree must be int32 and ascend from 0 to {trees}.")
         check_trees(self.feature, self.threshold, self.child, self.flags, self.sets, self.roots, widths[0])
         leaves, outputs = np.count_nonzero(self.feature < 0), self.unit.shape[-1]
-        of_leaves, of_baseline = (np.int64, np.float64) if self.output == "sum" else (np.float32, np.float32)
+        of_leaves, of_baseline = (np.float32, np.float32) if self.output == "ordered" else (np.int64, np.float64)
         if self.leaves.dtype != of_leaves or self.leaves.shape != (leaves, outputs):
             raise PlanError(f"stacked_tree_ensemble: leaves must be {of_leaves.__name__} [{leaves}, outputs].")
         if self.baseline.dtype != of_baseline or (self.output == "ordered" and outputs != 1):
             raise PlanError("stacked_tree_ensemble: baseline must be float64, or float32 of one output where ordered.")
+        if self.output == "each" and trees != self.members:
+            raise PlanError("stacked_tree_ensemble: each member must have one tree where the output is 'each'.")
         if {self.unit.shape, self.baseline.shape} != {(self.members, outputs)} or self.divisor.shape != (self.members,):
             raise PlanError(
                 "stacked_tree_ensemble: unit and baseline must be [members, outputs], and divisor [members]."
@@ -166,7 +174,8 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
         (wide, bits), sums = self._layout, self.plain_parameters()
         depth = depths(self.feature, self.child, self.roots)
         leaves, ordered = sums["leaves"], self.output == "ordered"
-        held = leaves[:, 0].astype(np.int64, copy=False) if leaves.shape[1] == 1 else np.arange(len(leaves))
+        one = leaves.shape[1] == 1 and self.output != "each"
+        held = leaves[:, 0].astype(np.int64, copy=False) if one else np.arange(len(leaves))
         plain, quads, size = np.zeros(0, dtype=np.int64), Quads.none(), len(self.feature)
         if not wide and not len(self.sets) and size <= MOST_QUADS:
             quads = pack_quads(self.feature, self.threshold, self.child, self.roots, held) or quads
@@ -203,6 +212,8 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             if self.output == "sum":
                 total = parameters["leaves"][leaf].sum(1)
                 y = (parameters["baseline"][m] + total * parameters["unit"][m]) / parameters["divisor"][m]
+            elif self.output == "each":
+                y = torch.from_numpy(self.leaves)[leaf[:, 0]].view(torch.float64)
             else:
                 y = parameters["baseline"][m].repeat(len(leaf), 1)
                 for tree in leaf.T:
@@ -224,6 +235,8 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             if self.output == "sum":
                 scale, divisor = (parameters[name].index_select(0, own) for name in ("unit", "divisor"))
                 y = (baseline + found.sum(held) * scale) / divisor[:, None]
+            elif self.output == "each":
+                y = held.view(torch.float64)
             else:
                 terms = torch.full((int(self._trees.max()) + 1, len(part)), -0.0)
                 terms[0], terms[found.number + 1, found.row] = baseline[:, 0], held[:, 0].view(torch.float32)
@@ -243,9 +256,11 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             "WORDS": self.sets.shape[1] if len(self.sets) else 0,
             "FLOOR": self.rounding == "floor",
         }
-        launch = launch_stacked_sum if self.output == "sum" else launch_stacked_ordered
-        trees = int(self._trees.max())
-        launch(parameters, x, numbers, output, rows, self.start, layout, trees, self.function)
+        given, trees = (parameters, x, numbers, output, rows, self.start, layout), int(self._trees.max())
+        if self.output == "ordered":
+            launch_stacked_ordered(*given, trees, self.function)
+        else:
+            launch_stacked_sum(*given, trees, self.function, self.output == "each")
 
     def launches(self, inputs: int) -> int:
         return 2 if self.output == "ordered" else 1
@@ -254,8 +269,8 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
         return True
 
     def describe(self) -> str:
-        trees = f"{len(self.roots):,} trees of {len(self.feature):,} nodes summed"
-        trees += " in order" if self.output == "ordered" else ""
+        what = {"sum": " summed", "ordered": " summed in order", "each": ""}[self.output]
+        trees = f"{len(self.roots):,} trees of {len(self.feature):,} nodes{what}"
         return f"{super().describe()}, {trees}" + function_suffix(self.function)
 
     @functools.cached_property

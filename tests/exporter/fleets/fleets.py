@@ -8,8 +8,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from sklearn.linear_model import Lasso, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
 
 COLUMNS = [f"x{column}" for column in range(6)]
 
@@ -47,6 +48,33 @@ def mixed() -> dict[str, Any]:
         Lasso(5.0),
     ]
     return {f"shop-{shop}": model.fit(rows(shop), target(rows(shop), shop)) for shop, model in enumerate(models)}
+
+
+def sums_over_points(count: int) -> dict[str, Any]:
+    """Return pipelines of a scaler and an SVR, with other numbers of support vectors, by the names of shops."""
+    models = {}
+    for shop in range(count):
+        X = rows(shop, 60 + 40 * shop)
+        models[f"shop-{shop}"] = make_pipeline(StandardScaler(), SVR(C=3.0 + shop)).fit(X, target(X, shop))
+    return models
+
+
+def polynomials(count: int, degree: int) -> dict[str, Any]:
+    """Return pipelines of a scaler, polynomials and a Ridge by the names of shops."""
+    return {
+        f"shop-{shop}": make_pipeline(StandardScaler(), PolynomialFeatures(degree), Ridge()).fit(
+            rows(shop), target(rows(shop), shop)
+        )
+        for shop in range(count)
+    }
+
+
+def single_trees(count: int) -> dict[str, Any]:
+    """Return decision trees of other depths by the names of shops."""
+    return {
+        f"shop-{shop}": DecisionTreeRegressor(max_depth=2 + shop).fit(rows(shop), target(rows(shop), shop))
+        for shop in range(count)
+    }
 
 
 def samples(models: dict[str, Any]) -> dict[str, pd.DataFrame]:

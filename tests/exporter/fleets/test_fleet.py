@@ -11,7 +11,18 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
+from tests.exporter.fleets.fleets import (
+    COLUMNS,
+    mixed,
+    polynomials,
+    ridges,
+    rows,
+    samples,
+    single_trees,
+    sums_over_points,
+    table,
+    target,
+)
 from triton_regressors import ExportError, FleetExport, InvalidRequest, export, export_fleet, load, lowers
 from triton_regressors.exporter.lowering.registry import _LOWERINGS
 from triton_regressors.kernels.engine.runner import Runner
@@ -20,6 +31,15 @@ from triton_regressors.kernels.format.member_table import read_members
 from triton_regressors.kernels.plan.plan import load_plan
 
 RIDGES, MIXED = ridges(7), mixed()
+ALIKE = {
+    "ridges": RIDGES,
+    "sums over points": sums_over_points(5),
+    "quadratic": polynomials(3, 2),
+    "cubic": polynomials(3, 3),
+    "single trees": single_trees(5),
+}
+"""Fleets of one class."""
+FLEETS = {**ALIKE, "mixed": MIXED}
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -30,7 +50,7 @@ def input_of(fleet: FleetExport) -> str:
     return "fp64" if fleet.document.inputs.dtype == "float64" else "fp32"
 
 
-@pytest.mark.parametrize("models", [RIDGES, MIXED], ids=["ridges", "mixed"])
+@pytest.mark.parametrize("models", FLEETS.values(), ids=FLEETS)
 @pytest.mark.parametrize("sampled", [True, False])
 def test_a_row_has_the_bits_of_its_models_own_entry(models: dict[str, Any], sampled: bool, tmp_path: Path) -> None:
     given = samples(models) if sampled else None
@@ -48,7 +68,7 @@ def test_a_row_has_the_bits_of_its_models_own_entry(models: dict[str, Any], samp
     assert fleet.document.fleet.members == len(models)
 
 
-@pytest.mark.parametrize("models", [RIDGES, MIXED], ids=["ridges", "mixed"])
+@pytest.mark.parametrize("models", FLEETS.values(), ids=FLEETS)
 def test_kernels_give_the_bits_of_the_members_own_plans(models: dict[str, Any], tmp_path: Path, engine: str) -> None:
     fleet = export_fleet(models, tmp_path, name="demand", by="shop", samples=samples(models))
     X = fleet.golden.X
@@ -60,6 +80,13 @@ def test_kernels_give_the_bits_of_the_members_own_plans(models: dict[str, Any], 
         own = np.ascontiguousarray(X[mine, :-1])
         answers = Runner(load_plan(alone.entry.version_directory), engine=engine, max_rows=64).predict(own)["y"]
         assert found[mine].tobytes() == answers.tobytes()
+
+
+@pytest.mark.parametrize("models", ALIKE.values(), ids=ALIKE)
+def test_models_that_differ_in_their_numbers_alone_are_one_class(models: dict[str, Any], tmp_path: Path) -> None:
+    fleet = export_fleet(models, tmp_path, name="demand", by="shop", samples=samples(models)).document.fleet
+    assert fleet is not None
+    assert [(each.members, each.stacked) for each in fleet.classes] == [(len(models), True)]
 
 
 def test_like_models_are_one_class(tmp_path: Path) -> None:
