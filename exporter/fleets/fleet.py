@@ -18,6 +18,7 @@ from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.classes import NUMBER, classes_of, fleet_plan
+from triton_regressors.exporter.fleets.containers import models_of
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
@@ -74,11 +75,11 @@ class FleetExport:
 
 
 def export_fleet(
-    models: Mapping[Any, Any],
+    models: Mapping[Any, Any] | Any,
     repository: str | Path = DEFAULT_REPOSITORY,
     *,
     name: str,
-    by: str = "id",
+    by: str | None = None,
     samples: Mapping[Any, Any] | pd.DataFrame | None = None,
     default: str | int | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
@@ -99,10 +100,12 @@ def export_fleet(
 
     Args:
         models: the fitted estimators by their ids, which are all strings or all whole numbers: regressors, or Pipelines
-            or searches that end in one. They take the same columns.
+            or searches that end in one. They take the same columns. Or a fitted GroupedPredictor or
+            HierarchicalRegressor of scikit-lego with one column of groups: its groups are the ids, and its global model
+            is the default, with an id of its own.
         repository: the model repository, a directory; it is made if it does not exist.
         name: the entry's name on the server.
-        by: the name of the input with the ids, and of their column in tables.
+        by: the name of the input with the ids, and of their column in tables; None: "id", or a container's column.
         samples: rows to verify on, as `predict` takes them: one table of each model by its id, or one DataFrame with
             the rows of all models and their ids in the column `by`. None: rows drawn to each model's fitted scale.
         default: the id of the model that answers rows whose id is unknown; None: a request with such a row is refused.
@@ -126,7 +129,9 @@ def export_fleet(
     repository = Path(repository)
     repositories.check_name(name)
     repositories.check_version(repository / name, version)
-    rows_of = _samples(models, samples, by)
+    given = models_of(models, by, default, samples)
+    models, by, default = given.models, given.by, given.default
+    rows_of = _samples(models, given.samples, by)
     if default is not None and default not in models:
         raise ExportError(f"default must be the id of a model of the fleet, not {default!r}.")
     existing = repositories.input_type(repository, name)
@@ -144,6 +149,7 @@ def export_fleet(
     members = compile_members(models, rows_of, rows, {**arguments, "input": input}, progress)
     if input == "auto" and len({member.plan.dtype for member in members} | {m.inputs.dtype for m in members}) > 1:
         members = compile_members(models, rows_of, rows, {**arguments, "input": "fp64"}, progress)
+    members = [given.member(each) for each in members]
     _check_alike(members, by)
     classes = classes_of(members)
     plan, records = fleet_plan(classes)
