@@ -19,13 +19,17 @@ from triton_regressors.kernels.plan.plan import Plan
 KERNELS = Path(entry.__file__).parent
 MODEL = Path("backend.py")
 
-OF_STRINGS, OF_FLEETS = Path("format/text_steps.py"), Path("format/member_table.py")
+OF_STRINGS, OF_FLEETS = (
+    (Path("format/text_steps.py"),),
+    (Path("format/member_table.py"), Path("serving/member_counts.py")),
+)
 """The modules that columns made of strings need, and those of fleets: every entry's code names them."""
 
 
 def modules_of(plan: Plan, document: Document) -> list[Path]:
     """Return the files that an entry of this plan and document carries, by their paths below kernels/, in order."""
-    needed = {OF_STRINGS: document.inputs.made is not None, OF_FLEETS: document.fleet is not None}
+    needed = dict.fromkeys(OF_STRINGS, document.inputs.made is not None)
+    needed |= dict.fromkeys(OF_FLEETS, document.fleet is not None)
     kinds = {step.operation.kind() for step in plan.steps}
     waiting = [MODEL, *(Path("ops", *MODULES[kind].split(".")).with_suffix(".py") for kind in kinds)]
     found: set[Path] = set()

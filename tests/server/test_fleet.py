@@ -1,6 +1,8 @@
 """A fleet on a real Triton server: rows of many models in one request, asked by tables over gRPC and HTTP."""
 
 import asyncio
+import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,8 +15,9 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from tests.exporter.fleets.fleets import COLUMNS, mixed, samples, table
+from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, samples, table
 from tests.servers import triton_server
+from tests.waiting import wait_for
 from triton_regressors import export, export_fleet
 from triton_regressors.clients.client.client import AsyncClient, Client
 from triton_regressors.clients.errors import InvalidRequest
@@ -25,7 +28,7 @@ from triton_regressors.kernels.entry import read_document
 pytestmark = pytest.mark.server
 
 MODELS = mixed()
-CLIENTS, REQUESTS, BAD = 300, 4, 10
+CLIENTS, REQUESTS, BAD, SHOWN = 300, 4, 10, 100
 KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "O": "BYTES"}
 
 
@@ -35,6 +38,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export_fleet(MODELS, directory, name="demand", by="shop", samples=samples(MODELS), max_queue_delay_us=500)
     for name in ("shop-0", "shop-3"):
         export(MODELS[name], directory, name=name, sample=samples(MODELS)[name], input="fp64")
+    many = [*ridges(2).values()] * (SHOWN // 2 + 5)
+    export_fleet(dict(enumerate(many)), directory, name="many", by="shop")
     return directory
 
 
@@ -124,3 +129,70 @@ def test_ids_that_do_not_exist_leave_nothing(server: TritonServer) -> None:
             with pytest.raises(InvalidRequest, match=f"row 0 is 'nobody-{part}-0'"):
                 client.predict("demand", X.assign(shop=unknown))
         assert client.predict("demand", X).tobytes() == before.tobytes()
+
+
+def counted(server: TritonServer, model: str, metric: str) -> dict[str, float]:
+    """Return an entry's numbers of a metric by their last label."""
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    found = {}
+    for line in lines:
+        if line.startswith(f"triton_regressors_{metric}{{"):
+            labels = dict(re.findall(r'(\w+)="((?:[^"\\\\]|\\\\.)*)"', line))
+            if labels["model"] == model:
+                label = next((labels[each] for each in ("id", "class", "reason") if each in labels), "")
+                found[label] = float(line.rpartition(" ")[2])
+    return found
+
+
+def test_rows_are_counted_by_class_and_by_id(server: TritonServer) -> None:
+    """Every row of every batch counts, and no row of a request that is refused."""
+    X = table(MODELS, 500, seed=7)
+
+    def numbers() -> list[dict[str, float]]:
+        return [counted(server, "demand", metric) for metric in ("id_rows_total", "class_rows_total", "rows_total")]
+
+    def settled() -> bool:
+        before = [sum(each.values()) for each in numbers()]
+        return len(set(before)) == 1
+
+    wait_for(settled)
+    ids, classes, rows = numbers()
+    assert ids.keys() == MODELS.keys()
+    with Client(server.grpc_url) as client:
+        client.predict("demand", X)
+        for row in range(20):
+            client.predict("demand", X.iloc[[row]])
+        with pytest.raises(InvalidRequest):
+            client.predict("demand", X.assign(shop=X["shop"].where(X.index != 3, "nobody")))
+    wait_for(lambda: numbers()[2][""] == rows[""] + 520)
+    wait_for(settled)
+    ids_now, classes_now, _ = numbers()
+    expected = pd.concat([X["shop"], X["shop"][:20]]).value_counts()
+    assert {name: ids_now[name] - ids[name] for name in ids} == {name: expected.get(name, 0) for name in ids}
+    assert ids_now.keys() == ids.keys()
+    assert sum(classes_now.values()) - sum(classes.values()) == 520
+    wait_for(lambda: counted(server, "demand", "refused_rows_total")["unknown_category"] >= 500)
+
+
+def test_the_busiest_hundred_of_many_models_have_series(server: TritonServer) -> None:
+    """The server ends the series of a model that others have overtaken, and begins one with the whole count."""
+    rows = pd.DataFrame(np.zeros((SHOWN, len(COLUMNS))), columns=COLUMNS)
+    quiet, busy = [*range(SHOWN)], [*range(SHOWN, SHOWN + 10)]
+    with Client(server.grpc_url) as client:
+        client.predict("many", rows.assign(shop=quiet))
+        wait_for(lambda: counted(server, "many", "id_rows_total") == {str(each): 1 for each in quiet})
+        client.predict("many", rows.assign(shop=busy * (SHOWN // len(busy))))
+        wait_for(lambda: counted(server, "many", "rows_total") == {"": 2 * SHOWN})
+        wait_for(lambda: str(busy[0]) in counted(server, "many", "id_rows_total"))
+        found = counted(server, "many", "id_rows_total")
+        assert len(found) == SHOWN
+        assert {found.pop(str(each)) for each in busy} == {SHOWN // len(busy)}
+        assert set(found.values()) == {1}
+        overtaken = [each for each in quiet if str(each) not in found]
+        client.predict("many", rows.assign(shop=overtaken * (SHOWN // len(overtaken))))
+        wait_for(lambda: {str(each) for each in overtaken} <= counted(server, "many", "id_rows_total").keys())
+        found = counted(server, "many", "id_rows_total")
+        assert len(found) == SHOWN
+        assert {found[str(each)] for each in overtaken} == {1 + SHOWN // len(overtaken)}
+        assert sum(counted(server, "many", "class_rows_total").values()) == 3 * SHOWN

@@ -77,7 +77,7 @@ def test_what_no_version_needs() -> None:
     """Types are read by mypy alone."""
     everything = {path for kind in MODULES for path in carried_by(plan_of(kind))}
     there = {path.relative_to(KERNELS) for path in KERNELS.rglob("*") if path.suffix in (".py", ".json")}
-    assert there - everything == {Path("serving/backend_types.py"), OF_STRINGS, OF_FLEETS}
+    assert there - everything == {Path("serving/backend_types.py"), *OF_STRINGS, *OF_FLEETS}
 
 
 def test_modules_that_few_entries_need_go_with_these() -> None:
@@ -85,8 +85,8 @@ def test_modules_that_few_entries_need_go_with_these() -> None:
     document = document_of(plan)
     made = dataclasses.replace(document.inputs, made=MadeTexts((), ()))
     fleet = dataclasses.replace(document, fleet=Fleet("shop", ()))
-    assert set(modules_of(plan, dataclasses.replace(document, inputs=made))) - set(carried_by(plan)) == {OF_STRINGS}
-    assert set(modules_of(plan, fleet)) - set(carried_by(plan)) == {OF_FLEETS}
+    assert set(modules_of(plan, dataclasses.replace(document, inputs=made))) - set(carried_by(plan)) == {*OF_STRINGS}
+    assert set(modules_of(plan, fleet)) - set(carried_by(plan)) == {*OF_FLEETS}
 
 
 def test_imports_inside_functions_count_and_those_for_types_do_not() -> None:
