@@ -100,8 +100,8 @@ class Metrics:
                 begun = places if len(names) <= MOST_COLUMNS else ()
                 self._series.append(self._counters(name, [{"column": each} for each in names], totals.view, begun))
         if counts.members is not None:
-            families = (functools.partial(self._new_family, name) for name in (OF_CLASSES, OF_IDS))
-            self._series += counts.members.series(*families, self._own)
+            of_classes, of_ids = (functools.partial(self._new_family, name) for name in (OF_CLASSES, OF_IDS))
+            self._series += counts.members.series(of_classes, of_ids, self._own)
         if subject.profile is None:
             return
         if columns.ranged:
