@@ -139,14 +139,11 @@ class TritonPythonModel:
         self.by = self.inputs.ids
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
-        refused, members = None, None
-        if document.fleet is not None:  # otherwise the entry does not carry the modules
+        refused = None
+        if document.fleet is not None:  # otherwise the entry does not carry the module
             from .format.member_table import read_members
-            from .serving.member_counts import MemberCounts
 
             refused = read_members(version, plan.n_features).refused
-            classes = [(each.estimator, each.members) for each in document.fleet.classes]
-            members = MemberCounts(self.inputs.models, classes)
         self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused)
         gathered = self.allowed if self.inputs.plain_matrix else None
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows, gathered=gathered)
@@ -168,7 +165,13 @@ class TritonPythonModel:
             plan.output_widths(),
             read_profile(version),
         )
-        self.observer = start(subject, observe, pb_utils, self.runner.executor.staged, _warm_ups(config), members)
+        counts = None
+        if document.fleet is not None:
+            from .serving.member_counts import MemberCounts
+
+            classes = [(each.estimator, each.members) for each in document.fleet.classes]
+            counts = MemberCounts(self.inputs.models, classes)
+        self.observer = start(subject, observe, pb_utils, self.runner.executor.staged, _warm_ups(config), counts)
         self.working = _working()
 
     def execute(self, requests: list[Request]) -> list[Response]:
