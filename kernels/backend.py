@@ -175,7 +175,13 @@ class TritonPythonModel:
             plan.output_widths(),
             read_profile(version),
         )
-        self.observer = start(subject, observe, pb_utils, self.runner.executor.staged, _warm_ups(config))
+        counts = None
+        if document.fleet is not None:
+            from .serving.member_counts import MemberCounts
+
+            classes = [(each.estimator, each.members) for each in document.fleet.classes]
+            counts = MemberCounts(self.inputs.models, classes)
+        self.observer = start(subject, observe, pb_utils, self.runner.executor.staged, _warm_ups(config), counts)
         self.working = _working()
 
     def execute(self, requests: list[Request]) -> list[Response]:

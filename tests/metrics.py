@@ -7,10 +7,14 @@ from typing import Any
 
 
 class Server:
-    """A stand-in for the server's metrics: `numbers` by name and labels, and `log`; `broken` says what to raise."""
+    """A stand-in for the server's metrics: `numbers` by name and labels, and `log`; `broken` says what to raise.
+
+    The numbers of `ended` are told no longer, but kept.
+    """
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str], float] = {}
+        self.ended: set[tuple[str, str]] = set()
         self.log: list[str] = []
         self.broken: Exception | None = None
 
@@ -24,6 +28,7 @@ class Server:
                 assert labels.pop("process").isdigit()
                 self.at = name, ",".join(labels.values())
                 server.numbers[self.at] = 0
+                server.ended.discard(self.at)
 
             def increment(self, value: float) -> None:
                 if server.broken:
@@ -42,8 +47,13 @@ class Server:
                 assert description
                 assert kind == ("counter" if name.endswith("_total") else "gauge")
                 self.name = name.removeprefix("triton_regressors_")
+                self.held: list[Metric] = []
 
             def Metric(self, *, labels: dict[str, str]) -> Metric:  # noqa: N802
-                return Metric(self.name, dict(labels))
+                self.held.append(Metric(self.name, dict(labels)))
+                return self.held[-1]
+
+            def __del__(self) -> None:
+                server.ended.update(metric.at for metric in getattr(self, "held", ()))
 
         return types.SimpleNamespace(MetricFamily=MetricFamily, Logger=types.SimpleNamespace(log_warn=self.log.append))

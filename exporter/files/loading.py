@@ -107,13 +107,16 @@ PARTS_OF_ESTIMATORS = (
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
     "sklearn.utils.validation.check_array",
+    "sklego.meta._shrinkage_utils.no_shrinkage_function",
+    "sklego.meta.grouped_predictor.GroupedPredictor",
+    "sklego.meta.grouped_predictor.GroupedRegressor",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBRFRegressor",
     "xgboost.sklearn.XGBRegressor",
     *(f"sklearn.gaussian_process.kernels.{name}" for name in KERNELS),
     *(f"sklearn.metrics._dist_metrics.{name}Distance64" for name in DISTANCES),
 )
-"""Parts of scikit-learn's estimators, and boosters, that skops does not trust by itself.
+"""Parts of scikit-learn's estimators, boosters, and scikit-lego's containers, that skops does not trust by itself.
 
 None of them runs code from a file, and a `functools.partial` can only hold a function that is trusted too. Compiled
 code reads some of them and trusts their contents: `soundness.py` checks these, and `boosters/skops_states.py` the

@@ -21,6 +21,7 @@ from triton_regressors.exporter.fleets.categories import (
     share_categories,
 )
 from triton_regressors.exporter.fleets.classes import NUMBER, classes_of, fleet_plan
+from triton_regressors.exporter.fleets.containers import models_of
 from triton_regressors.exporter.fleets.indicators import align_indicators
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.fleets.records import USED, numbered_columns, table_of, units_of
@@ -79,11 +80,11 @@ class FleetExport:
 
 
 def export_fleet(
-    models: Mapping[Any, Any],
+    models: Mapping[Any, Any] | Any,
     repository: str | Path = DEFAULT_REPOSITORY,
     *,
     name: str,
-    by: str = "id",
+    by: str | None = None,
     samples: Mapping[Any, Any] | pd.DataFrame | None = None,
     default: str | int | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
@@ -104,10 +105,12 @@ def export_fleet(
 
     Args:
         models: the fitted estimators by their ids, which are all strings or all whole numbers: regressors, or Pipelines
-            or searches that end in one. They take the same columns.
+            or searches that end in one. They take the same columns. Or a fitted GroupedPredictor or
+            HierarchicalRegressor of scikit-lego with one column of groups: its groups are the ids, and its global model
+            is the default, with an id of its own.
         repository: the model repository, a directory; it is made if it does not exist.
         name: the entry's name on the server.
-        by: the name of the input with the ids, and of their column in tables.
+        by: the name of the input with the ids, and of their column in tables; None: "id", or a container's column.
         samples: rows to verify on, as `predict` takes them: one table of each model by its id, or one DataFrame with
             the rows of all models and their ids in the column `by`. None: rows drawn to each model's fitted scale.
         default: the id of the model that answers rows whose id is unknown; None: a request with such a row is refused.
@@ -131,7 +134,9 @@ def export_fleet(
     repository = Path(repository)
     repositories.check_name(name)
     repositories.check_version(repository / name, version)
-    rows_of = _samples(models, samples, by)
+    given = models_of(models, by, default, samples)
+    models, by, default = given.models, given.by, given.default
+    rows_of = _samples(models, given.samples, by)
     if default is not None and default not in models:
         raise ExportError(f"default must be the id of a model of the fleet, not {default!r}.")
     existing = repositories.input_type(repository, name)
@@ -149,6 +154,7 @@ def export_fleet(
     members = compile_members(models, rows_of, rows, {**arguments, "input": input}, progress)
     if input == "auto" and len({member.plan.dtype for member in members} | {m.inputs.dtype for m in members}) > 1:
         members = compile_members(models, rows_of, rows, {**arguments, "input": "fp64"}, progress)
+    members = [given.member(each) for each in members]
     return publish_fleet(members, repository, name, by, default, tolerance, options, version)
 
 

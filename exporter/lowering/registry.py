@@ -365,6 +365,12 @@ def registered_base(estimator: Any, method: str) -> type | None:
     return next((base for base in (table.base(estimator) for table in tables) if base is not None), None)
 
 
+def computes_as(estimator: Any, classes: Sequence[str]) -> bool:
+    """Return whether an estimator is of one of these classes, by qualified name, or of one that computes the same."""
+    bases = [cls for cls in type(estimator).__mro__ if qualified_name(cls) in classes]
+    return bool(bases) and _overridden(estimator, bases[0]) is None
+
+
 def _overridden(estimator: Any, base: type, apart: Sequence[str] = ()) -> str | None:
     """Return the name of an attribute that the estimator's class overrides and the base may compute with, or None.
 

@@ -21,7 +21,12 @@ MODEL = Path("backend.py")
 
 OF_STRINGS, OF_FLEETS = (
     (Path("format/text_steps.py"),),
-    (Path("format/member_table.py"), Path("format/member_categories.py"), Path("engine/member_order.py")),
+    (
+        Path("format/member_table.py"),
+        Path("format/member_categories.py"),
+        Path("engine/member_order.py"),
+        Path("serving/member_counts.py"),
+    ),
 )
 """The modules that columns made of strings need, and those of fleets: every entry's code names them."""
 

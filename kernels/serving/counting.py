@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..format.inputs import UNKNOWN, Inputs
 from ..format.row_profile import AnswerProfile, RowProfile
+
+if TYPE_CHECKING:
+    from .member_counts import MemberCounts
 
 RING_BYTES = 2**20
 RING_ROWS = 4096
@@ -172,12 +176,13 @@ class AnswerCounts:
 
 @dataclass
 class Counts:
-    """The counts since the model was loaded: no number ever shrinks."""
+    """The counts since the model was loaded: no number ever shrinks. `members` are those of a fleet's models."""
 
     columns: ColumnCounts
     answers: Mapping[str, AnswerCounts]
     rows: int
     refused: dict[str, int]
+    members: MemberCounts | None = None
 
 
 def pieces(rows: np.ndarray) -> Iterator[np.ndarray]:

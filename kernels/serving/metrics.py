@@ -7,6 +7,7 @@ to it (github.com/triton-inference-server/server/issues/8663). A model's number 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..format.inputs import Inputs
     from ..format.row_profile import RowProfile
     from .backend_types import Metric, MetricFamily, Utils
+    from .member_counts import Busiest
 
 PREFIX = "triton_regressors_"
 ROWS, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSIDE = (
@@ -33,6 +35,7 @@ ROWS, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSI
     "profile_answers",
     "expected_out_of_range_share",
 )
+OF_CLASSES, OF_IDS = "class_rows_total", "id_rows_total"
 FAMILIES = {
     ROWS: "Rows that were answered",
     REFUSED: "Rows of requests that were refused, by reason",
@@ -46,6 +49,8 @@ FAMILIES = {
     ANSWER_SQUARES: "Sum of the squared number of answers that each sampled answer represents, by output",
     EXPECTED: "Share of the profile's answers, by output and bin",
     PROFILED: "Answers that the profile was made of, by output",
+    OF_CLASSES: "Rows that were answered, by the class of their models",
+    OF_IDS: "Rows that were answered, by the id of their model, for the busiest models",
     OUTSIDE: "Largest expected share of rows like the profile's that lie out of the range of a column",
 }
 
@@ -81,7 +86,7 @@ class Metrics:
         self._own = {"model": subject.model, "version": subject.version, "process": str(os.getpid())}
         names = subject.feature_names or tuple(map(str, range(subject.inputs.n_given)))
         columns = counts.columns
-        self._series = [
+        self._series: list[_Series | Busiest] = [
             self._counters(ROWS, [{}], lambda: np.array([counts.rows])),
             self._counters(
                 REFUSED, [{"reason": each} for each in REASONS], lambda: np.array([*counts.refused.values()])
@@ -94,6 +99,9 @@ class Metrics:
             if places:
                 begun = places if len(names) <= MOST_COLUMNS else ()
                 self._series.append(self._counters(name, [{"column": each} for each in names], totals.view, begun))
+        if counts.members is not None:
+            of_classes, of_ids = (functools.partial(self._new_family, name) for name in (OF_CLASSES, OF_IDS))
+            self._series += counts.members.series(of_classes, of_ids, self._own)
         if subject.profile is None:
             return
         if columns.ranged:
@@ -131,10 +139,12 @@ class Metrics:
         return _Series(self._family(name), labels, totals, range(len(labels)) if begun is None else begun)
 
     def _family(self, name: str, *, gauge: bool = False) -> MetricFamily:
-        kinds = self._utils.MetricFamily
-        kind = kinds.GAUGE if gauge else kinds.COUNTER
-        family = self._families[name] = kinds(name=PREFIX + name, description=FAMILIES[name], kind=kind)
+        family = self._families[name] = self._new_family(name, gauge=gauge)
         return family
+
+    def _new_family(self, name: str, *, gauge: bool = False) -> MetricFamily:
+        kinds = self._utils.MetricFamily
+        return kinds(name=PREFIX + name, description=FAMILIES[name], kind=kinds.GAUGE if gauge else kinds.COUNTER)
 
 
 class _Series:

@@ -22,6 +22,7 @@ from .metrics import Metrics, Subject
 if TYPE_CHECKING:
     from ..engine.kernel_executor import Answers
     from .backend_types import Request, Utils
+    from .member_counts import MemberCounts
 
 OFF, SAMPLED, ON = MODES = ("off", "sampled", "on")
 DEFAULT_MODE = SAMPLED
@@ -64,6 +65,7 @@ class Observer(Unobserved):
         utils: Utils,
         staged: Callable[[int], np.ndarray | None],
         warm_ups: Sequence[int] = (),
+        members: MemberCounts | None = None,
     ) -> None:
         """Begin to count.
 
@@ -73,6 +75,7 @@ class Observer(Unobserved):
             utils: the server's module.
             staged: takes the row count of the current batch and returns its matrix if it lies in CPU memory.
             warm_ups: the row counts of the batches of zeros that the server sends before all other requests.
+            members: counts the rows of a fleet's models.
 
         Raises:
             Exception: the server's own error if it takes no metrics.
@@ -80,7 +83,7 @@ class Observer(Unobserved):
         inputs, profiles = subject.inputs, subject.profile.answers if subject.profile else {}
         columns = ColumnCounts(inputs, subject.nan_columns, subject.profile)
         answers = {name: AnswerCounts(profile) for name, profile in profiles.items()}
-        self.counts = Counts(columns, answers, rows=0, refused=dict.fromkeys(REASONS, 0))
+        self.counts = Counts(columns, answers, rows=0, refused=dict.fromkeys(REASONS, 0), members=members)
         self._all = mode == ON
         self._staged = staged
         self._warm_ups = list(warm_ups)
@@ -102,7 +105,10 @@ class Observer(Unobserved):
 
     def look(self, parts: Sequence[Part], total: int) -> None:  # noqa: D102
         try:
-            self._laid = self._lay(parts, total)
+            rows = parts[0] if len(parts) == 1 else self._staged(total)
+            self._laid = self._lay(parts, total, rows)
+            if self.counts.members is not None and isinstance(rows, np.ndarray):
+                self.counts.members.look(rows)
         except Exception as error:
             self._laid, self._rest = 0, []
             self._give_up(error)
@@ -113,6 +119,8 @@ class Observer(Unobserved):
             return
         self.counts.rows += total
         try:
+            if self.counts.members is not None:
+                self.counts.members.keep()
             self._ring.keep(laid)
             for name, ring in self._rings.items():
                 found = answers.arrays.get(name)
@@ -175,15 +183,14 @@ class Observer(Unobserved):
         self._log(f"{self._called} refused {sum(more.values()):,} rows: {reasons}{trace}")
         self._logged, self._next_log = refused, now + LOG_PERIOD_S
 
-    def _lay(self, parts: Sequence[Part], total: int) -> int | None:
-        """Copy rows of a batch into the ring; return how many.
+    def _lay(self, parts: Sequence[Part], total: int, rows: Part | None) -> int | None:
+        """Copy rows of a batch, which are one matrix or lie in `parts` alone, into the ring; return how many.
 
         From a large batch each `step`-th row is copied and counts for `step` rows. Since the first row changes from
         batch to batch, these weights add up to the rows of the batches.
         """
         if self._warm_ups and self._is_warm_up(parts, total):
             return None
-        rows = parts[0] if len(parts) == 1 else self._staged(total)
         if self._all:
             return self._lay_all(parts, rows)
         self._start, self._step = 0, 1
@@ -256,12 +263,13 @@ def start(
     utils: Utils,
     staged: Callable[[int], np.ndarray | None],
     warm_ups: Sequence[int] = (),
+    members: MemberCounts | None = None,
 ) -> Unobserved:
     """Return the observer of a model in this mode, or one that counts nothing if the server takes no metrics."""
     if mode == OFF or not hasattr(utils, "MetricFamily"):
         return Unobserved()
     try:
-        return Observer(subject, mode, utils, staged, warm_ups)
+        return Observer(subject, mode, utils, staged, warm_ups, members)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         utils.Logger.log_warn(f"{subject.model} version {subject.version} is not observed: {reason}")

@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
+from sklego.meta import GroupedPredictor
 
 import triton_regressors as tr
 from triton_regressors.kernels.entry import read_document
@@ -162,3 +163,28 @@ def test_it_needs_a_name(run_here):
     code, _, err = run_here("export-fleet", *FILES)
     assert code == 2
     assert "--name" in err
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_file_may_hold_a_container_of_models(run_here, folder, whole):
+    """Its groups are the ids, in the column that it was fitted on, and no type has to be named."""
+    table = pd.concat([X.assign(shop=number if whole else f"0{number}") for number in (1, 2)], ignore_index=True)
+    fitted = GroupedPredictor(Ridge(), groups="shop").fit(table, table["price"] - table["day"])
+    skops.io.dump(fitted, folder / "grouped.skops")
+    table.to_csv(folder / "grouped.csv", index=False)
+    for more in ([], ["--samples", "grouped.csv"], ["--by", "shop"]):
+        code, out, err = run_here("export-fleet", "grouped.skops", "--name", f"grouped-{whole}", *more)
+        assert (code, err) == (0, "")
+    assert "3 models; shop names the one that answers a row." in out
+    assert f"{-1 if whole else 'global'!r} answers rows with another id; model_used says so." in out
+    answers = tr.load(folder / f"model_repository/grouped-{whole}").predict(table)
+    assert answers == pytest.approx(fitted.predict(table), abs=1e-5)
+    (folder / "grouped.csv").write_text("price,day,stock,shop\n1,2,3,x\n")
+    code, _, err = run_here("export-fleet", "grouped.skops", "--name", "refused", "--samples", "grouped.csv")
+    assert code == 1
+    assert ("'shop' of grouped.csv must hold whole numbers" if whole else "no rows for the model '01'") in err
+    code, _, err = run_here("export-fleet", "grouped.skops", "--name", "refused", "--by", "store")
+    assert (code, err) == (1, "Error: by must be 'shop', the GroupedPredictor's column of groups, not 'store'.")
+    code, _, err = run_here("export", "grouped.skops")
+    assert code == 1
+    assert "it holds a model for each group" in err

@@ -43,6 +43,8 @@ PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
 LABELS = {
     "rows_total": set(),
     "refused_rows_total": {"reason"},
+    "class_rows_total": {"class", "estimator"},
+    "id_rows_total": {"id"},
     "seen_rows_total": set(),
     "seen_squares_total": set(),
     "nan_total": {"column"},

@@ -1,8 +1,10 @@
 """A fleet on a real Triton server: rows of many models in one request, asked by tables over gRPC and HTTP."""
 
 import asyncio
+import re
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.server
 
 MODELS = mixed()
 TOWNS = {f"shop-{shop}": towns.fitted(shop, "ignore" if shop % 2 else "error", "ridge") for shop in range(5)}
-CLIENTS, REQUESTS, BAD = 300, 4, 10
+CLIENTS, REQUESTS, BAD, SHOWN = 300, 4, 10, 100
 KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "O": "BYTES"}
 
 
@@ -42,6 +44,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("shop-0", "shop-3"):
         export(MODELS[name], directory, name=name, sample=samples(MODELS)[name], input="fp64")
     export_fleet(TOWNS, directory, name="towns", by="shop", samples=towns.samples(TOWNS))
+    export_fleet(MODELS, directory, name="counted", by="shop")
+    many = [*ridges(2).values()] * (SHOWN // 2 + 5)
+    export_fleet(dict(enumerate(many)), directory, name="many", by="shop")
     return directory
 
 
@@ -207,3 +212,55 @@ def test_models_of_a_fleet_know_different_categories(server: TritonServer, repos
         with pytest.raises(InvalidRequest, match=f"the model 'shop-2' was fitted on: row 17, .*'{other}'"):
             client.predict("towns", X)
         assert verify(client, repository / "towns").passed
+
+
+def counted(server: TritonServer, model: str, metric: str) -> dict[str, float]:
+    """Return an entry's numbers of a metric by their last label."""
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    found = {}
+    for line in lines:
+        if line.startswith(f"triton_regressors_{metric}{{"):
+            labels = dict(re.findall(r'(\w+)="((?:[^"\\\\]|\\\\.)*)"', line))
+            if labels["model"] == model:
+                label = next((labels[each] for each in ("id", "class", "reason") if each in labels), "")
+                found[label] = float(line.rpartition(" ")[2])
+    return found
+
+
+def test_rows_are_counted_by_class_and_by_id(server: TritonServer) -> None:
+    """Every row of every batch counts, and no row of a request that is refused."""
+    X = table(MODELS, 500, seed=7)
+    with Client(server.grpc_url) as client:
+        client.predict("counted", X)
+        for row in range(20):
+            client.predict("counted", X.iloc[[row]])
+        with pytest.raises(InvalidRequest):
+            client.predict("counted", X.assign(shop=X["shop"].where(X.index != 3, "nobody")))
+    asked = pd.concat([X["shop"], X["shop"][:20]]).value_counts()
+    wait_for(lambda: counted(server, "counted", "id_rows_total") == {name: asked.get(name, 0) for name in MODELS})
+    wait_for(lambda: counted(server, "counted", "refused_rows_total")["unknown_category"] == len(X))
+    assert counted(server, "counted", "rows_total") == {"": len(X) + 20}
+    assert sum(counted(server, "counted", "class_rows_total").values()) == len(X) + 20
+
+
+def test_the_busiest_hundred_of_many_models_have_series(server: TritonServer) -> None:
+    """The server ends the series of a model that others have overtaken, and begins one with the whole count."""
+    rows = pd.DataFrame(np.zeros((SHOWN, len(COLUMNS))), columns=COLUMNS)
+    quiet, busy = range(SHOWN), range(SHOWN, SHOWN + 10)
+
+    def shown() -> dict[str, float]:
+        return counted(server, "many", "id_rows_total")
+
+    with Client(server.grpc_url) as client:
+        client.predict("many", rows.assign(shop=[*quiet]))
+        wait_for(lambda: shown() == {str(each): 1 for each in quiet})
+        client.predict("many", rows.assign(shop=[*busy] * 10))
+        wait_for(lambda: {str(each): 10 for each in busy}.items() <= shown().items())
+        overtaken = [each for each in quiet if str(each) not in shown()]
+        assert len(overtaken) == len(busy)
+        assert len(shown()) == SHOWN
+        client.predict("many", rows.assign(shop=overtaken * 10))
+        wait_for(lambda: {str(each): 11 for each in overtaken}.items() <= shown().items())
+        assert len(shown()) == SHOWN
+        assert counted(server, "many", "class_rows_total") == {"0": 3 * SHOWN}

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from triton_regressors.commands.fleet_progress import fleet_progress
-from triton_regressors.commands.fleet_source import find_models, read_models, read_samples, signed_columns
+from triton_regressors.commands.fleet_source import container_in, find_models, read_models, read_samples, signed_columns
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
     VERIFIED,
@@ -52,19 +52,19 @@ def export_fleet(
         typer.Argument(
             metavar="MODEL...",
             help="Files of fitted estimators, of any kind that `export` takes. A model's id is its file's name without "
-            "the suffix.",
+            "the suffix. Or one file of scikit-lego's GroupedPredictor, whose groups are the ids.",
         ),
     ] = None,
     *,
     name: Annotated[str, typer.Option(help="The entry's name on the server.", rich_help_panel=WHAT)],
     by: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Name of the input with the ids, and of their column in tables.",
+            help="Name of the input with the ids, and of their column in tables. Default: id, or the column of groups.",
             rich_help_panel=WHAT,
         ),
-    ] = "id",
+    ] = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
     manifest: Annotated[
         Path | None,
@@ -124,12 +124,14 @@ def export_fleet(
         triton-regressors export-fleet models/*.skops --name demand --samples rows.csv
         triton-regressors export-fleet --manifest models.csv --name demand --by shop
         triton-regressors export-fleet --mlflow 'demand-*' --name demand --by shop
+        triton-regressors export-fleet grouped.skops --name demand
     """
     require("export", "Exporting models")
     with loading():
+        from triton_regressors.exporter.fleets.containers import BY
         from triton_regressors.exporter.fleets.fleet import export_fleet as export_models
     with ExitStack() as kept:  # CatBoost reads its files again
-        places = find_models(models, manifest, mlflow, tracking_uri, by)
+        places = find_models(models, manifest, mlflow, tracking_uri, by or BY)
         with fleet_progress(len(places)) as (reading, compiling):
             read = read_models(
                 places,
@@ -142,17 +144,19 @@ def export_fleet(
                 largest_mb=largest_mb,
                 missing=missing,
             )
+            container, estimators = container_in(read, by), {key: each.estimator for key, each in read.items()}
+            ids = (by or BY) if container is None else container.by
             result = export_models(
-                {key: each.estimator for key, each in read.items()},
+                estimators if container is None else next(iter(estimators.values())),
                 repository,
                 name=name,
                 by=by,
-                samples=read_samples(samples, read, by),
+                samples=read_samples(samples, read, ids, container),
                 tolerance=tolerance,
                 precision=precision,
                 input=input,
                 missing_strings=missing_strings(missing_string),
-                columns=signed_columns(read),
+                columns=signed_columns(read) if container is None else None,
                 ties=ties,
                 progress=compiling,
                 max_batch_size=max_batch_size,

@@ -16,6 +16,8 @@ from triton_regressors.errors import RegistryError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from triton_regressors.exporter.fleets.containers import Models
+
 FILE, ID = "file", "id"
 """The columns of a manifest; the second may have the name of the ids' column instead."""
 
@@ -155,6 +157,19 @@ def read_models(
     return found
 
 
+def container_in(models: Mapping[str, ModelRead], by: str | None) -> Models | None:
+    """Return the models of the only file if it holds a container of a model for each group, or None.
+
+    Raises:
+        ExportError: see `models_of`.
+    """
+    with loading():
+        from triton_regressors.exporter.fleets.containers import models_of
+        from triton_regressors.exporter.lowering.containers import is_container
+    (only, *others) = models.values()
+    return None if others or not is_container(only.estimator) else models_of(only.estimator, by, None, None)
+
+
 def signed_columns(models: Mapping[str, ModelRead]) -> list[str] | None:
     """Return the columns that the signatures of models in MLflow name, None if they name none.
 
@@ -173,8 +188,16 @@ def signed_columns(models: Mapping[str, ModelRead]) -> list[str] | None:
     return None if first is None else signed[first]
 
 
-def read_samples(file: Path | None, models: Mapping[str, ModelRead], by: str) -> pd.DataFrame | dict[str, Any] | None:
+def read_samples(
+    file: Path | None, models: Mapping[str, ModelRead], by: str, container: Models | None = None
+) -> pd.DataFrame | dict[str, Any] | None:
     """Return the rows of all models in a file, or each model's input example if all have one, or None.
+
+    Args:
+        file: the file, or None.
+        models: the models read.
+        by: the name of the column of ids.
+        container: the models of the container if it is the only one read.
 
     Raises:
         RowsError: the file cannot be read, or lacks the column of ids.
@@ -182,14 +205,21 @@ def read_samples(file: Path | None, models: Mapping[str, ModelRead], by: str) ->
     """
     if file is None:
         examples = {key: _example(key, each) for key, each in models.items()}
+        if container is not None:
+            return next(iter(examples.values()))
         return None if any(rows is None for rows in examples.values()) else examples
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.tables.frames import has_names
-    table = read_rows(file, next(iter(models.values())).estimator, ids=by)
+    estimators = [each.estimator for each in models.values()] if container is None else [*container.models.values()]
+    table = read_rows(file, estimators[0], ids=by)
     if not has_names(table) or by not in table.columns:
         raise RowsError(f"{file} has no column '{by}' with the id of each row's model; name it with --by.")
-    table[by] = table[by].astype(str)
+    whole = container is not None and isinstance(next(iter(container.models)), int)
+    try:
+        table[by] = table[by].astype("int64" if whole else str)
+    except ValueError:
+        raise RowsError(f"The column '{by}' of {file} must hold whole numbers, as the model's groups are.") from None
     return table
 
 
