@@ -85,6 +85,8 @@ def _operations(operation: Operation, members: int) -> list[Operation]:
 @functools.singledispatch
 def unstacked(stack: Stacked[Any]) -> list[Operation]:
     """Return the members' own operations; by default each array and each attribute is a field of theirs."""
+    if type(stack).member is not Stacked.member:
+        return [stack.member(m) for m in range(stack.members)]
     kind = operation_class(stack.kind().removeprefix(PREFIX))
     attributes, arrays = _attributes(stack), dict(stack.arrays())
     return [kind(**attributes, **{name: a[m] for name, a in arrays.items()}) for m in range(stack.members)]
@@ -155,9 +157,13 @@ def _trees(stack: StackedTreeEnsemble) -> list[Operation]:
         trees, leaves = (slice(first[m], first[m + 1]) for first in (stack.first_tree, first_leaf))
         threshold = stack.threshold[own].copy()
         threshold[asks[own]] -= first_set[m]
-        held, groups = stack.leaves[leaves], np.zeros(0, dtype=np.int32)
+        values, groups = stack.leaves[leaves], np.zeros(0, dtype=np.int32)
         if stack.output == "ordered":
             groups = np.array([0, trees.stop - trees.start], dtype=np.int32)
+        elif stack.output == "each":
+            values = values.view(np.float64)
+        else:
+            values = values * stack.unit[m]
         found.append(
             TreeEnsemble(
                 stack.feature[own],
@@ -166,7 +172,7 @@ def _trees(stack: StackedTreeEnsemble) -> list[Operation]:
                 stack.flags[own],
                 stack.sets[first_set[m] : first_set[m + 1]],
                 stack.roots[trees] - np.int32(own.start),
-                held if stack.output == "ordered" else held * stack.unit[m],
+                values,
                 stack.baseline[m],
                 float(stack.divisor[m]),
                 stack.function,

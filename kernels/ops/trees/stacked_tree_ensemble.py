@@ -72,9 +72,7 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
     sets: np.ndarray  # int32 [sets, words]
     roots: np.ndarray  # int32 [trees]
     first_tree: np.ndarray  # int32 [members + 1], the first tree of each member, then the number of trees
-    leaves: (
-        np.ndarray
-    )  # int64 [leaves, outputs], the bits of float64 numbers for each; where ordered float32 [leaves, 1]
+    leaves: np.ndarray  # int64 [leaves, outputs], for "each" the bits of float64; where ordered float32 [leaves, 1]
     unit: np.ndarray  # float64 [members, outputs]; 1 unless summed
     baseline: np.ndarray  # float64 [members, outputs]; where ordered float32
     divisor: np.ndarray  # float64 [members]; 1 where ordered
