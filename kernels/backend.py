@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from .engine.kernel_executor import Answers
     from .engine.runner import Runner
     from .format.inputs import Inputs
-    from .format.member_categories import OwnPlaces
     from .serving.backend_types import ErrorCode, Request, Response, Utils
+    from .serving.fleet_requests import FleetRequests
     from .serving.observer import Unobserved
 
 pb_utils: Utils = triton_python_backend_utils
@@ -56,9 +56,6 @@ NONE: frozenset[int] = frozenset()
 WORKING = "triton_regressors_working"
 """The name of the memory in which an instance notes when its current batch began; docker/probe.py reads it."""
 
-SHOWN_CHARACTERS = 80
-"""Characters of a request's string that an error quotes: gRPC does not deliver an error of 16 kB as an error."""
-
 
 class TritonPythonModel:
     """One instance of an entry on one device."""
@@ -71,8 +68,7 @@ class TritonPythonModel:
     read: Callable[[list[Request]], list[Part]]
     large_rows: int
     feature_names: tuple[str, ...]
-    by: str | None
-    own: OwnPlaces | None
+    fleet: FleetRequests | None
     columns_digest: str
     outputs: tuple[str, ...]
     allowed: Allowed
@@ -144,20 +140,21 @@ class TritonPythonModel:
         self.read = self._numbers if self.inputs.plain_matrix else self._matrices
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
-        self.by = self.inputs.ids
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
-        refused = closed = self.own = None
-        if document.fleet is not None:  # otherwise the entry does not carry the module
+        self.fleet = refused = closed = counts = None
+        if document.fleet is not None:  # otherwise the entry does not carry the modules
             from .format.member_table import read_members
+            from .serving.fleet_requests import FleetRequests
 
-            members = read_members(version, plan.n_features)
-            refused, closed, self.own = members.refused, members.closed, members.own_places(self.inputs)
+            self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self._array)
+            refused, closed = self.fleet.refused, self.fleet.closed
+            counts = self.fleet.counts([(each.estimator, each.members) for each in document.fleet.classes])
         self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused, closed)
         gathered = self.allowed if self.inputs.plain_matrix else None
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows, gathered=gathered)
         golden, tolerance = read_golden(version, document), document.parity.tolerance
-        rows = golden.X if self.own is None else self.own(golden.X)
+        rows = golden.X if self.fleet is None else self.fleet.own(golden.X)
         for name, answer in self.runner.predict(rows, self.outputs).items():
             parity = measure(answer, golden.outputs[name], golden.units[name])
             if not parity.within(tolerance):
@@ -175,12 +172,6 @@ class TritonPythonModel:
             plan.output_widths(),
             read_profile(version),
         )
-        counts = None
-        if document.fleet is not None:
-            from .serving.member_counts import MemberCounts
-
-            classes = [(each.estimator, each.members) for each in document.fleet.classes]
-            counts = MemberCounts(self.inputs.models, classes)
         self.observer = start(subject, observe, pb_utils, self.runner.executor.staged, _warm_ups(config), counts)
         self.working = _working()
 
@@ -263,26 +254,19 @@ class TritonPythonModel:
     def _encoded(self, tensors: dict[str, np.ndarray]) -> np.ndarray:
         """Return the plan's matrix for tensors; a fleet's members have categories of their own if they differ."""
         matrix = self.inputs.encode(tensors, self.max_string_bytes)
-        return matrix if self.own is None else self.own(matrix)
+        return matrix if self.fleet is None else self.fleet.own(matrix)
 
     def _tensors(self, request: Request) -> dict[str, np.ndarray]:
         """Return the tensors of a request, numbers and strings."""
+        given = self.datatypes if self.fleet is None else self.fleet.given(request, self.datatypes)
         return {
-            name: strings_in(request, name) if datatype == "BYTES" else self.on_cpu(self.numbers(request, name))
-            for name, datatype in self._given(request).items()
+            name: strings_in(request, name) if datatype == "BYTES" else self._array(request, name)
+            for name, datatype in given.items()
         }
 
-    def _given(self, request: Request) -> dict[str, str]:
-        """Return the tensors of a request and their types; one for a fleet has its models' numbers, ids or neither."""
-        numbered = self.inputs.numbered
-        if numbered is None or self.by is None:
-            return self.datatypes
-        names = dict(self.datatypes)
-        if pb_utils.get_input_tensor_by_name(request, numbered) is not None:
-            names[numbered] = "INT32"
-        if numbered in names or pb_utils.get_input_tensor_by_name(request, self.by) is None:
-            del names[self.by]
-        return names
+    def _array(self, request: Request, name: str) -> np.ndarray:
+        """Return a request's tensor of numbers in CPU memory."""
+        return self.on_cpu(self.numbers(request, name))
 
     def _cancelled(self, requests: list[Request], rows: list[int]) -> frozenset[int]:
         """Return which of the large requests were cancelled."""
@@ -335,51 +319,24 @@ class TritonPythonModel:
     def _not_allowed(self, request: Request, part: np.ndarray, row: int, column: int) -> tuple[str, str]:
         """Return the reason for a refusal, and a message that locates the request's first value that is not allowed."""
         tensor, place = self.inputs.place(column)
-        if self.by is not None and not 0 <= part[row, -1] < len(self.inputs.models):
-            return "unknown_category", self._unknown_id(request, row)
+        member = ""
+        if self.fleet is not None:
+            found = self.fleet.member(part[row, -1])
+            if found is None:
+                return "unknown_category", self.fleet.unknown(request, self.datatypes, row)
+            member = f" {found}"
         name = f" ('{self.feature_names[self.inputs.source(column)]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
-        member = "" if self.by is None else f" {self._id(int(part[row, -1]))}"
-        known = f"{tensor} must hold categories that the model{member} was fitted on"
         if tensor == NUMBERS:
             whose = f" (its model{member} takes no {number} there)" if member else ""
             return "not_finite", f"X must be finite: {where} is {number}{whose}."
-        if column in self.inputs.dates:
-            return "missing", f"{tensor} must hold no missing date: {where} is NaT."
-        if self.datatypes[tensor] != "BYTES":
-            return "unknown_category", f"{known}: {where} is {self.numbers(request, tensor)[row, place]}."
-        string = strings_in(request, tensor)[row, place]
-        if column >= self.inputs.n_given and not np.isfinite(number):
-            why = "has no part that the model reads" if np.isnan(number) else "is not UTF-8"
-            message = f"{tensor} must hold strings that the model can read: {where}, {_quoted(string)}, {why}."
-            return "unknown_category", message
-        if np.isinf(number):
-            limit = f"{self.max_string_bytes:,} bytes, the entry's max_string_bytes"
-            return "too_long", f"{tensor} must hold no string of more than {limit}: {where} is {_quoted(string)}."
-        if not np.isnan(number):
-            return "unknown_category", f"{known}: {where} is {_quoted(string)}."
-        whose = f" (its model{member} takes none)" if member else ""
-        if not string:
-            return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty{whose}."
-        counts = f"is {_quoted(string)}, which counts as missing"
-        return "missing", f"{tensor} must hold no missing value: {where} {counts}{whose}."
+        from .serving.other_tensors import why_refused
 
-    def _id(self, number: int) -> str:
-        """Return the id of a fleet's model as an error shows it."""
-        found = self.inputs.models[number]
-        return _quoted(found.encode()) if isinstance(found, str) else str(found)
+        def given(tensor: str, place: int) -> object:
+            text = self.datatypes[tensor] == "BYTES"
+            return (strings_in(request, tensor) if text else self._array(request, tensor))[row, place]
 
-    def _unknown_id(self, request: Request, row: int) -> str:
-        """Return a message on a row whose model does not exist."""
-        by, numbered, given = str(self.by), str(self.inputs.numbered), self._given(request)
-        if numbered in given:
-            number = self.on_cpu(self.numbers(request, numbered))[row, 0]
-            return f"{numbered} must be from 0 to {len(self.inputs.models) - 1}: row {row} is {number}."
-        if by not in given:
-            return f"{by} is missing: it must name a model of this fleet."
-        text = given[by] == "BYTES"
-        shown = _quoted(strings_in(request, by)[row, 0]) if text else self.on_cpu(self.numbers(request, by))[row, 0]
-        return f"{by} must name a model of this fleet: row {row} is {shown}."
+        return why_refused(self.inputs, column, number, where, given, self.max_string_bytes, member)
 
 
 def _working() -> memoryview:
@@ -413,14 +370,6 @@ def _warm_ups(config: dict[str, Any]) -> list[int]:
         rows = int(sample.get("batch_size", 0))
         found += [rows] * max(int(sample.get("count", 1)), 1) if rows else []
     return found
-
-
-def _quoted(string: bytes) -> str:
-    """Return the beginning of a string as an error shows it, with its length if it was cut."""
-    text = string[: 4 * SHOWN_CHARACTERS + 4].decode(errors="replace")  # a character has at most 4 bytes
-    if len(text) <= SHOWN_CHARACTERS:
-        return repr(text)
-    return f"{text[:SHOWN_CHARACTERS]!r}... ({len(string):,} bytes)"
 
 
 def _whole_number(parameters: dict[str, str], name: str, default: int) -> int:

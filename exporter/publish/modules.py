@@ -19,21 +19,25 @@ from triton_regressors.kernels.plan.plan import Plan
 KERNELS = Path(entry.__file__).parent
 MODEL = Path("backend.py")
 
-OF_STRINGS, OF_FLEETS = (
-    (Path("format/text_steps.py"),),
-    (
-        Path("format/member_table.py"),
-        Path("format/member_categories.py"),
-        Path("engine/member_order.py"),
-        Path("serving/member_counts.py"),
-    ),
+OF_TENSORS = (Path("serving/other_tensors.py"),)
+OF_STRINGS = (Path("format/text_steps.py"),)
+OF_FLEETS = tuple(
+    Path(path)
+    for path in (
+        "format/member_table.py",
+        "format/member_categories.py",
+        "engine/member_order.py",
+        "serving/fleet_requests.py",
+        "serving/member_counts.py",
+    )
 )
-"""The modules that columns made of strings need, and those of fleets: every entry's code names them."""
+"""The modules that tensors other than X need, columns made of strings, and fleets: every entry's code names them."""
 
 
 def modules_of(plan: Plan, document: Document) -> list[Path]:
     """Return the files that an entry of this plan and document carries, by their paths below kernels/, in order."""
-    needed = dict.fromkeys(OF_STRINGS, document.inputs.made is not None)
+    needed = dict.fromkeys(OF_TENSORS, not document.inputs.plain_matrix)
+    needed |= dict.fromkeys(OF_STRINGS, document.inputs.made is not None)
     needed |= dict.fromkeys(OF_FLEETS, document.fleet is not None)
     kinds = {step.operation.kind() for step in plan.steps}
     waiting = [MODEL, *(Path("ops", *MODULES[kind].split(".")).with_suffix(".py") for kind in kinds)]

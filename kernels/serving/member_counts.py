@@ -6,6 +6,7 @@ A request's thread adds each row to the number of its model. The observer's thre
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ Models that are about as busy as each other would otherwise change places for ev
 
 FEW = 8
 """Up to this many rows are counted one by one, which takes less time than one call of NumPy's."""
+
+OF_CLASSES = "class_rows_total", "Rows that were answered, by the class of their models"
+OF_IDS = "id_rows_total", "Rows that were answered, by the id of their model, for the busiest models"
 
 NONE = np.empty(0, np.int64)
 
@@ -59,10 +63,11 @@ class MemberCounts:
         if len(self._many):
             np.add.at(self.rows, self._many, 1)
 
-    def series(
-        self, of_classes: Callable[[], MetricFamily], of_ids: Callable[[], MetricFamily], own: Labels
-    ) -> list[Busiest]:
-        """Return the counters of classes and of models, in families that these make, with the labels `own`."""
+    def series(self, family: Callable[[str, str], MetricFamily], own: Labels) -> list[Busiest]:
+        """Return the counters of classes and of models with the labels `own`.
+
+        `family` makes a family of counters of a name and a description.
+        """
 
         def of_class(place: int) -> Labels:
             return {**own, "class": str(place), "estimator": self._classes[place][0]}
@@ -71,8 +76,8 @@ class MemberCounts:
             return {**own, "id": str(self._ids[place]).replace("\0", "␀")}  # the server ends a label at a zero byte
 
         return [
-            Busiest(of_classes, of_class, lambda: np.add.reduceat(self.rows, self._starts)),
-            Busiest(of_ids, of_id, lambda: self.rows.copy()),
+            Busiest(functools.partial(family, *OF_CLASSES), of_class, lambda: np.add.reduceat(self.rows, self._starts)),
+            Busiest(functools.partial(family, *OF_IDS), of_id, lambda: self.rows.copy()),
         ]
 
 

@@ -7,7 +7,6 @@ to it (github.com/triton-inference-server/server/issues/8663). A model's number 
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +34,6 @@ ROWS, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSI
     "profile_answers",
     "expected_out_of_range_share",
 )
-OF_CLASSES, OF_IDS = "class_rows_total", "id_rows_total"
 FAMILIES = {
     ROWS: "Rows that were answered",
     REFUSED: "Rows of requests that were refused, by reason",
@@ -49,8 +47,6 @@ FAMILIES = {
     ANSWER_SQUARES: "Sum of the squared number of answers that each sampled answer represents, by output",
     EXPECTED: "Share of the profile's answers, by output and bin",
     PROFILED: "Answers that the profile was made of, by output",
-    OF_CLASSES: "Rows that were answered, by the class of their models",
-    OF_IDS: "Rows that were answered, by the id of their model, for the busiest models",
     OUTSIDE: "Largest expected share of rows like the profile's that lie out of the range of a column",
 }
 
@@ -100,8 +96,7 @@ class Metrics:
                 begun = places if len(names) <= MOST_COLUMNS else ()
                 self._series.append(self._counters(name, [{"column": each} for each in names], totals.view, begun))
         if counts.members is not None:
-            of_classes, of_ids = (functools.partial(self._new_family, name) for name in (OF_CLASSES, OF_IDS))
-            self._series += counts.members.series(of_classes, of_ids, self._own)
+            self._series += counts.members.series(self._new_family, self._own)
         if subject.profile is None:
             return
         if columns.ranged:
@@ -139,12 +134,12 @@ class Metrics:
         return _Series(self._family(name), labels, totals, range(len(labels)) if begun is None else begun)
 
     def _family(self, name: str, *, gauge: bool = False) -> MetricFamily:
-        family = self._families[name] = self._new_family(name, gauge=gauge)
+        family = self._families[name] = self._new_family(name, FAMILIES[name], gauge=gauge)
         return family
 
-    def _new_family(self, name: str, *, gauge: bool = False) -> MetricFamily:
+    def _new_family(self, name: str, what: str, *, gauge: bool = False) -> MetricFamily:
         kinds = self._utils.MetricFamily
-        return kinds(name=PREFIX + name, description=FAMILIES[name], kind=kinds.GAUGE if gauge else kinds.COUNTER)
+        return kinds(name=PREFIX + name, description=what, kind=kinds.GAUGE if gauge else kinds.COUNTER)
 
 
 class _Series:

@@ -14,9 +14,18 @@ import torch
 from tests.documents import document_of, write_plan
 from tests.kernels.operations import OPERATIONS
 from tests.kernels.plan.test_plan import one_step
-from triton_regressors.exporter.publish.modules import KERNELS, MODEL, OF_FLEETS, OF_STRINGS, imported, modules_of
+from triton_regressors.exporter.publish.modules import (
+    KERNELS,
+    MODEL,
+    OF_FLEETS,
+    OF_STRINGS,
+    OF_TENSORS,
+    imported,
+    modules_of,
+)
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Fleet
+from triton_regressors.kernels.format.inputs import TextInput
 from triton_regressors.kernels.format.text_steps import MadeTexts
 from triton_regressors.kernels.ops.kinds import FAMILIES, MODULES
 from triton_regressors.kernels.plan.plan import Plan
@@ -24,6 +33,8 @@ from triton_regressors.kernels.plan.plan import Plan
 ENGINES = ("torch", "triton" if torch.cuda.is_available() else "interpret")
 EXAMPLES = {op.kind(): name for name, (op, _) in reversed(OPERATIONS.items())}
 """An example of each operation: the first of its kind."""
+
+QUOTING = Path("serving/quoting.py")
 
 OF_OTHERS = {"networks": {"linear"}, "points": {"linear"}}
 """The families whose modules a family takes."""
@@ -77,16 +88,21 @@ def test_what_no_version_needs() -> None:
     """Types are read by mypy alone."""
     everything = {path for kind in MODULES for path in carried_by(plan_of(kind))}
     there = {path.relative_to(KERNELS) for path in KERNELS.rglob("*") if path.suffix in (".py", ".json")}
-    assert there - everything == {Path("serving/backend_types.py"), *OF_STRINGS, *OF_FLEETS}
+    assert there - everything == {Path("serving/backend_types.py"), QUOTING, *OF_TENSORS, *OF_STRINGS, *OF_FLEETS}
 
 
 def test_modules_that_few_entries_need_go_with_these() -> None:
     plan = plan_of("affine")
     document = document_of(plan)
-    made = dataclasses.replace(document.inputs, made=MadeTexts((), ()))
-    fleet = dataclasses.replace(document, fleet=Fleet("shop", (), ()))
-    assert set(modules_of(plan, dataclasses.replace(document, inputs=made))) - set(carried_by(plan)) == {*OF_STRINGS}
-    assert set(modules_of(plan, fleet)) - set(carried_by(plan)) == {*OF_FLEETS, Path("plan/stacked.py")}
+    carried = set(carried_by(plan))
+
+    def further(**changes: object) -> set[Path]:
+        return set(modules_of(plan, dataclasses.replace(document, **changes))) - carried  # type: ignore[arg-type]
+
+    assert further(inputs=dataclasses.replace(document.inputs, made=MadeTexts((), ()))) == {*OF_STRINGS}
+    text = dataclasses.replace(document.inputs, text=(TextInput("kind", (0,), (("a",),), (True,)),))
+    assert further(inputs=text) == {QUOTING, *OF_TENSORS}
+    assert further(fleet=Fleet("shop", (), ())) == {Path("plan/stacked.py"), QUOTING, *OF_FLEETS}
 
 
 def test_imports_inside_functions_count_and_those_for_types_do_not() -> None:
