@@ -185,9 +185,9 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     },
     "points": (sums_over_points("rbf", 5, (9, 1, 140)), (5,)),
     "points multiplied as matrices": (sums_over_points("rbf", 40, (70, 128, 3)), (40,)),
-    "points to 3": (sums_over_points("matern_3_2", 2, (150, 9), 3), (2,)),
+    "points to 3": (sums_over_points("matern_3_2", 2, (150, 290), 3), (2,)),
     "points by a table": (sums_over_points("table", 3, (9, 40)), (3,)),
-    "points to 2 in 3 parts": (sums_over_points("sigmoid", 17, (150, 300), 2, 3), (17,)),
+    "points to 2 in 3 parts": (sums_over_points("sigmoid", 17, (400, 530), 2, 3), (17,)),
     **{
         f"points {name} of {features} to {targets} in {precision}": (
             sums_over_points(name, features, (150, 256, 129), targets, 2, precision),

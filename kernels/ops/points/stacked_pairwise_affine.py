@@ -83,6 +83,9 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
         ways = []
         for precision in dict.fromkeys((operation.precision, _other_precision(operation))):
             each = dataclasses.replace(operation, precision=precision)
+            one_block = precision == "float64" and _first(each).part_points() <= MOST_BLOCK_POINTS
+            if one_block and operation.weight.shape[1] > 1:
+                return None  # a single product of matrices begins with the intercept, and the first of several does not
             ways.append((precision, each.way(), each.weighed, operation.parts, parts_key(_parts(each))))
         return (
             operation.metric,
@@ -236,9 +239,14 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
 
 def _parts(operation: PairwiseAffine) -> int:
     """Return the number of parts in which kernels make a sum."""
+    return _first(operation).parts
+
+
+def _first(operation: PairwiseAffine) -> PairwiseAffine:
+    """Return the operation by which kernels make the parts of a sum."""
     first, *_ = operation.in_steps()
     assert isinstance(first, PairwiseAffine)
-    return first.parts
+    return first
 
 
 def _other_precision(operation: PairwiseAffine) -> str:

@@ -83,6 +83,17 @@ def test_odd_numbers_of_parts_in_tiles_are_not_stacked_with_others() -> None:
     assert first == last != odd
 
 
+def test_sums_for_several_targets_of_one_block_of_points_are_not_stacked() -> None:
+    for points, targets, precision, stacked in (
+        (128, 2, "float64", False),
+        (129, 2, "float64", True),
+        (128, 1, "float64", True),
+        (128, 2, "ten digits", True),
+    ):
+        member = pairwise_affine("rbf", 20, points, targets).in_precision(precision)
+        assert (StackedPairwiseAffine.alike(member) is not None) is stacked
+
+
 def test_a_stack_says_what_does_not_fit() -> None:
     op = StackedPairwiseAffine.of([pairwise_affine("rbf", 3, size) for size in (4, 5)])
     op.check(3, 1)
