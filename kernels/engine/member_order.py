@@ -105,12 +105,15 @@ def take_rows_kernel(
     WIDTH: tl.constexpr,
     START: tl.constexpr,
     COLUMNS: tl.constexpr,
+    MOVED: tl.constexpr,  # otherwise all rows are taken as they are
     BLOCK: tl.constexpr,
 ):
     """Take neighbouring columns of rows, `out[i] = x[rows[i]]`; a program makes `BLOCK` elements of the output."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
-    row = tl.load(rows + at // COLUMNS, mask=inside, other=0).to(tl.int64)
+    row = at // COLUMNS
+    if MOVED:
+        row = tl.load(rows + row, mask=inside, other=0).to(tl.int64)
     value = tl.load(x + row * WIDTH + START + at % COLUMNS, mask=inside)
     tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
 
@@ -186,10 +189,7 @@ class InOrder(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         x, memory = inputs
-        if is_ordered(rows):
-            _take(x, _order(memory, rows), output, self.slice.attributes()["start"])
-        else:
-            self.slice.launch(parameters, [x], output, rows)
+        _take(x, _order(memory, rows), output, rows, self.slice.attributes()["start"])
 
     def keeps_dtype(self) -> bool:
         return True
@@ -211,10 +211,7 @@ class BackInOrder(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         answers, memory = inputs
-        if is_ordered(rows):
-            _take(answers, _places(memory, rows), output, 0)
-        else:
-            output[:rows].copy_(answers[:rows])
+        _take(answers, _places(memory, rows), output, rows)
 
 
 def _aligned(rows: int) -> int:
@@ -231,11 +228,10 @@ def _places(memory: torch.Tensor, rows: int) -> torch.Tensor:
     return memory.view(-1).view(torch.int32)[_aligned(rows) :][:rows]
 
 
-def _take(x: torch.Tensor, rows: torch.Tensor, output: torch.Tensor, start: int) -> None:
-    size, columns = len(rows) * output.shape[1], output.shape[1]
-    take_rows_kernel[(triton.cdiv(size, BLOCK),)](
-        x, rows, output, size, WIDTH=x.shape[1], START=start, COLUMNS=columns, BLOCK=BLOCK
-    )
+def _take(x: torch.Tensor, places: torch.Tensor, output: torch.Tensor, rows: int, start: int = 0) -> None:
+    size, columns = rows * output.shape[1], output.shape[1]
+    shape = {"WIDTH": x.shape[1], "START": start, "COLUMNS": columns, "MOVED": is_ordered(rows), "BLOCK": BLOCK}
+    take_rows_kernel[(triton.cdiv(size, BLOCK),)](x, places, output, size, **shape)
 
 
 def in_order_of_members(plan: Plan) -> Plan:

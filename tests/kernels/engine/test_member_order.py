@@ -8,6 +8,7 @@ from tests.kernels.operations_stacked import MEMBERS, stacked
 from triton_regressors.kernels.engine import member_order
 from triton_regressors.kernels.engine.member_order import BackInOrder, InOrder, MemberOrder, in_order_of_members
 from triton_regressors.kernels.engine.program import Program
+from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.slice import Slice
@@ -90,6 +91,27 @@ def test_a_plan_in_order_answers_with_the_same_bits(
             task.launch(rows)
         found.append({name: answers.cpu().numpy().tobytes() for name, answers in outputs.items()})
     assert found[0] == found[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["trees", "symmetric trees"])
+def test_batches_of_any_size_have_the_bits_of_the_members_alone(name: str) -> None:
+    """Few rows go through captured graphs in the order of the request, and many in the order of their members."""
+    plan, rng = fleet(name), np.random.default_rng(2)
+    members, (width,) = MEMBERS[name]
+    runner = Runner(plan, engine="triton", device="cuda:0", max_rows=ROWS)
+    runner.warm_up([("y",), ("y", "m")])
+    for rows in (1, 3, 700, ROWS):
+        X = rng.standard_normal((rows, width + 1)).astype(np.float32)
+        X[:, -1] = rng.integers(0, len(members), rows)
+        found = runner.predict(X, ("y", "m"))
+        assert np.array_equal(found["m"], X[:, -1:])
+        for number, member in enumerate(members):
+            mine = X[:, -1] == number
+            own = Plan(width, (Step(member, (INPUT,), "y"),), {"y": "y"})
+            alone = Runner(own, engine="triton", device="cuda:0", max_rows=ROWS)
+            if mine.any():
+                assert found["y"][mine].tobytes() == alone.predict(np.ascontiguousarray(X[mine, :-1]))["y"].tobytes()
 
 
 def test_a_plan_that_reads_its_input_otherwise_stays_as_it_is() -> None:
