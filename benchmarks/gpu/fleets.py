@@ -28,6 +28,7 @@ from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.fleets.classes import Alike, fleet_plan
 from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.kernels.engine.runner import Runner
+from triton_regressors.kernels.entry import MemberOrigin
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
@@ -74,7 +75,8 @@ FLEETS: dict[str, tuple[Callable[[int], Plan], tuple[int, ...]]] = {
 
 def stacked(plans: Sequence[Plan]) -> Plan:
     """Return the plan of a fleet whose members have these plans, all of one class."""
-    members = [Member(number, "", plan, *(None,) * 8) for number, plan in enumerate(plans)]  # type: ignore[arg-type]
+    origin = MemberOrigin("", "", "")
+    members = [Member(number, origin, plan, *(None,) * 8) for number, plan in enumerate(plans)]  # type: ignore[arg-type]
     return fleet_plan([Alike(0, members)])[0]
 
 

@@ -65,12 +65,12 @@ TEN_KINDS: tuple[Callable[[], Any], ...] = (
     LinearRegression,
     lambda: ElasticNet(alpha=0.01),
     lambda: HistGradientBoostingRegressor(max_iter=50),
-    lambda: RandomForestRegressor(20, max_depth=8),
-    lambda: ExtraTreesRegressor(20, max_depth=8),
+    lambda: RandomForestRegressor(n_estimators=20, max_depth=8),
+    lambda: ExtraTreesRegressor(n_estimators=20, max_depth=8),
     lambda: DecisionTreeRegressor(max_depth=8),
     SVR,
     lambda: KNeighborsRegressor(5),
-    lambda: MLPRegressor((16,), max_iter=50),
+    lambda: MLPRegressor(hidden_layer_sizes=(16,), max_iter=50),
 )
 
 FLEETS: dict[str, tuple[Callable[[int], Any], tuple[int, ...]]] = {
