@@ -26,6 +26,9 @@ Member = TypeVar("Member", bound=Operation)
 
 PREFIX = "stacked_"
 
+MOST_KEPT = 4096
+"""The most members of an operation whose own operations are kept, so that memory does not grow with a fleet."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stacked(Operation, Generic[Member]):
@@ -68,9 +71,11 @@ class Stacked(Operation, Generic[Member]):
         raise NotImplementedError
 
     def own(self, place: int) -> tuple[Member, Parameters]:
-        """Return the operation of the member at a place, and what its plain torch reads; both are made once."""
+        """Return the operation of the member at a place, and what its plain torch reads; both are kept for a while."""
         kept: dict[int, tuple[Member, Parameters]] = self.__dict__.setdefault("_own", {})
         if place not in kept:
+            if len(kept) == MOST_KEPT:
+                kept.clear()
             member = self.member(place)
             arrays = member.plain_parameters().items()
             kept[place] = member, {name: torch.from_numpy(np.require(a, requirements=["C", "W"])) for name, a in arrays}

@@ -80,8 +80,8 @@ class StackedAffine(Stacked[Affine]):
         features, targets = self.weight.shape[1:]
 
         def alone(member: int, rows: torch.Tensor) -> torch.Tensor:
-            own = Affine(self.weight[member], self.intercept[member], self.function)
-            return own.compute_on_cpu({name: torch.from_numpy(a) for name, a in own.parameters().items()}, rows)
+            own, tables = self.own(member)
+            return own.compute_on_cpu(tables, rows)
 
         def sums(rows: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             terms, intercept = _terms(rows, parameters["weight"], places), parameters["intercept"][places]
@@ -89,6 +89,9 @@ class StackedAffine(Stacked[Affine]):
 
         rounded = self.rounded and self.function == "identity"
         return member_sums(x, place, targets, alone, sums if rounded else None, features + 2, features * targets)
+
+    def member(self, place: int) -> Affine:
+        return Affine(self.weight[place], self.intercept[place], self.function)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         weight, intercept, (x, numbers) = parameters["weight"], parameters["intercept"], inputs

@@ -108,3 +108,14 @@ def test_the_last_input_holds_the_numbers_of_members(name: str) -> None:
 def test_widths_that_do_not_fit_are_refused(widths: tuple[int, ...]) -> None:
     with pytest.raises(PlanError, match="stacked_affine: "):
         stacked([affine(3, 1), affine(3, 2)]).check(*widths)
+
+
+def test_few_members_own_operations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    members, widths = MEMBERS["points"]
+    op, arrays = stacked(members, START), [*inputs_for(widths, 20), numbered(len(members), 20)]
+    before = run_on_cpu(op, arrays)
+    monkeypatch.setattr("triton_regressors.kernels.plan.stacked.MOST_KEPT", 2)
+    op = stacked(members, START)
+    assert run_on_cpu(op, arrays).tobytes() == before.tobytes()
+    assert 0 < len(vars(op)["_own"]) <= 2
+    assert op.own(1) is op.own(1)
