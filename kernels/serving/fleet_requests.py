@@ -6,18 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import triton_python_backend_utils
 
 from ..format.inputs import Inputs
 from ..format.member_table import MemberTable
 from .member_counts import MemberCounts
 from .quoting import quoted
-from .tensors import strings_in
+from .tensors import pb_utils, strings_in
 
 if TYPE_CHECKING:
-    from .backend_types import Request, Utils
-
-pb_utils: Utils = triton_python_backend_utils
+    from .backend_types import Request
 
 
 class FleetRequests:

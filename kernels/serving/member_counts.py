@@ -85,7 +85,8 @@ class Busiest:
     """Counters for the largest of the numbers that `totals` returns, at most `SHOWN`.
 
     Each has a family object of its own, and all of them are one family to the server, which ends a counter when its
-    family object is released, and not before.
+    family object is released, and not before. Nothing here may refer back to what holds these objects: the server's
+    process crashes if they are released only when Python ends.
     """
 
     def __init__(

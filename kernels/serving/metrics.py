@@ -7,6 +7,7 @@ to it (github.com/triton-inference-server/server/issues/8663). A model's number 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ class Metrics:
                 begun = places if len(names) <= MOST_COLUMNS else ()
                 self._series.append(self._counters(name, [{"column": each} for each in names], totals.view, begun))
         if counts.members is not None:
-            self._series += counts.members.series(self._new_family, self._own)
+            self._series += counts.members.series(functools.partial(_new_family, self._utils), self._own)
         if subject.profile is None:
             return
         if columns.ranged:
@@ -134,12 +135,13 @@ class Metrics:
         return _Series(self._family(name), labels, totals, range(len(labels)) if begun is None else begun)
 
     def _family(self, name: str, *, gauge: bool = False) -> MetricFamily:
-        family = self._families[name] = self._new_family(name, FAMILIES[name], gauge=gauge)
+        family = self._families[name] = _new_family(self._utils, name, FAMILIES[name], gauge=gauge)
         return family
 
-    def _new_family(self, name: str, what: str, *, gauge: bool = False) -> MetricFamily:
-        kinds = self._utils.MetricFamily
-        return kinds(name=PREFIX + name, description=what, kind=kinds.GAUGE if gauge else kinds.COUNTER)
+
+def _new_family(utils: Utils, name: str, what: str, *, gauge: bool = False) -> MetricFamily:
+    kinds = utils.MetricFamily
+    return kinds(name=PREFIX + name, description=what, kind=kinds.GAUGE if gauge else kinds.COUNTER)
 
 
 class _Series:

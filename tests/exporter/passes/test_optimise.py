@@ -17,6 +17,7 @@ from tests.exporter.data import counts, diabetes, linnerud
 from tests.kernels import operations
 from tests.kernels.operations import run_plan
 from tests.kernels.operations_lookup import lookup
+from tests.kernels.operations_polynomial import monomials
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.passes import optimise
 from triton_regressors.exporter.passes.cost import cost
@@ -59,7 +60,7 @@ def draw_operation(rng: np.random.Generator, width: int) -> Operation:
             return Elementwise(str(rng.choice(["identity", "tanh", "absolute"])), low, high)
         case 8 if width <= 5:
             degree = int(rng.integers(1, 4))
-            indices = operations.monomials(width, degree)
+            indices = monomials(width, degree)
             kept = rng.permutation(len(indices))[: int(rng.integers(1, len(indices) + 1))]
             return Polynomial(indices[kept], rng.standard_normal(width), rng.uniform(0.5, 1.5, width))
         case 9 if width <= 6:

@@ -18,7 +18,7 @@ from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
 PACKAGE = module.__name__.removesuffix(".plan.launch_shapes")
 FOLDER = TABLE.parents[1]
-OF_THE_SERVER = ("backend", "serving.backend_types", "serving.tensors")
+OF_THE_SERVER = ("backend", "serving.backend_types", "serving.fleet_requests", "serving.tensors")
 CPU, HOPPER, TURING = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
 FIXED = {"BLOCK_FEATURES", "BLOCK_INNER", "BLOCK_PREFIXES", "BLOCK_TARGETS", "BLOCK_UNITS", "SLOTS", "SLOT_FEATURES"}

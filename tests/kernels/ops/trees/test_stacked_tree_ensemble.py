@@ -152,7 +152,8 @@ def test_what_cannot_be_stacked_says_so() -> None:
         ({"divisor": np.ones(3)}, "divisor"),
         ({"unit": np.ones((2, 2))}, "leaves must be int64"),
         ({"output": "ordered"}, "leaves must be float32"),
-        ({"output": "each"}, "output must be one of"),
+        ({"output": "leaves"}, "output must be one of"),
+        ({"output": "each"}, "each member must have one tree where the output is 'each'"),
         ({"rounding": "up"}, "rounding must be one of"),
     ],
 )
