@@ -51,7 +51,7 @@ CASES_PER_ENTRY = 200
 MAX_BATCH_SIZE = 128
 """The batch size of shared entries: loading warms up a full batch, by default 4,096 rows of every output."""
 
-LOADED_AT_ONCE = 4
+LOADED_AT_ONCE = 2
 ROWS_PER_REQUEST = (1, 2, 7, 16, 3)
 
 
