@@ -51,7 +51,6 @@ CASES_PER_ENTRY = 200
 MAX_BATCH_SIZE = 128
 """The batch size of shared entries: loading warms up a full batch, by default 4,096 rows of every output."""
 
-LOADED_AT_ONCE = 2
 ROWS_PER_REQUEST = (1, 2, 7, 16, 3)
 
 
@@ -110,8 +109,8 @@ def rows(
                 progress(model)
                 return found
 
-            with ThreadPoolExecutor(LOADED_AT_ONCE) as threads:
-                return [row for found in threads.map(serve, entries) for row in found]
+            # One after the other: the server has ended where it loaded an entry while another's process crashed.
+            return [row for entry in entries for row in serve(entry)]
 
 
 def rows_of_rentals(progress: Callable[[str], None] = lambda model: None) -> Iterator[Row]:
@@ -210,7 +209,8 @@ def _publish(
     written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
     if inputs != _plain(inputs):  # the columns are found by name
         written = dataclasses.replace(written, provenance=compiled(CASES[names[0]]).document().provenance)
-    publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
+    # Without counters: the stub of the server has crashed in this test, and exchanges fewer messages so.
+    publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE, observe="off"))
     return list(questions.values())
 
 
