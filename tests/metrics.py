@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import types
+import weakref
 from typing import Any
 
 
 class Server:
     """A stand-in for the server's metrics: `numbers` by name and labels, and `log`; `broken` says what to raise.
 
-    The numbers of `ended` are told no longer, but kept.
+    The numbers of `ended` are told no longer, but kept. `orphans` are those whose family was released before them, which
+    the server forbids.
     """
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str], float] = {}
         self.ended: set[tuple[str, str]] = set()
+        self.orphans: list[tuple[str, str]] = []
         self.log: list[str] = []
         self.broken: Exception | None = None
 
@@ -47,13 +50,16 @@ class Server:
                 assert description
                 assert kind == ("counter" if name.endswith("_total") else "gauge")
                 self.name = name.removeprefix("triton_regressors_")
-                self.held: list[Metric] = []
+                self.held: list[tuple[weakref.ref[Metric], tuple[str, str]]] = []
 
             def Metric(self, *, labels: dict[str, str]) -> Metric:  # noqa: N802
-                self.held.append(Metric(self.name, dict(labels)))
-                return self.held[-1]
+                metric = Metric(self.name, dict(labels))
+                self.held.append((weakref.ref(metric), metric.at))
+                return metric
 
             def __del__(self) -> None:
-                server.ended.update(metric.at for metric in getattr(self, "held", ()))
+                held = getattr(self, "held", ())
+                server.ended.update(at for _, at in held)
+                server.orphans += [at for metric, at in held if metric() is not None]
 
         return types.SimpleNamespace(MetricFamily=MetricFamily, Logger=types.SimpleNamespace(log_warn=self.log.append))

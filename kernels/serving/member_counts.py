@@ -95,7 +95,8 @@ class Busiest:
         self._family, self._labels, self._totals = family, labels, totals
         self._sum = 0
         self._told: dict[int, int] = {}
-        self._shown: dict[int, tuple[Metric, MetricFamily]] = {}
+        self._shown: dict[int, Metric] = {}
+        self._families: dict[int, MetricFamily] = {}
         count = len(totals())
         for place in range(count) if count <= SHOWN else ():
             self._show(place)
@@ -109,11 +110,16 @@ class Busiest:
         self._sum = everything
         if len(totals) > SHOWN:
             self._choose(totals)
-        for place, (metric, _) in self._shown.items():
+        for place, metric in self._shown.items():
             added = int(totals[place]) - self._told[place]
             if added:
                 metric.increment(float(added))
                 self._told[place] += added
+
+    def close(self) -> None:
+        """Release the counters, and then their families."""
+        self._shown.clear()
+        self._families.clear()
 
     def _choose(self, totals: np.ndarray) -> None:
         """Give series to the largest numbers in place of those that are much smaller by now."""
@@ -127,10 +133,10 @@ class Busiest:
                 least = min(self._shown, key=totals.__getitem__)
                 if totals[place] <= AHEAD * totals[least]:
                     return
-                del self._shown[least], self._told[least]
+                del self._shown[least], self._families[least], self._told[least]  # a counter before its family
             self._show(place)
 
     def _show(self, place: int) -> None:
-        family = self._family()
-        self._shown[place] = family.Metric(labels=self._labels(place)), family
+        self._families[place] = self._family()
+        self._shown[place] = self._families[place].Metric(labels=self._labels(place))
         self._told[place] = 0

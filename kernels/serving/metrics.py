@@ -110,6 +110,14 @@ class Metrics:
         for series in self._series:
             series.hand_over()
 
+    def close(self) -> None:
+        """Release all numbers, and then their families, as the server asks for."""
+        self._told.clear()
+        for series in self._series:
+            series.close()
+        self._series.clear()
+        self._families.clear()
+
     def _tell_answers(self, answers: Mapping[str, AnswerCounts], profile: RowProfile) -> None:
         counted, expected = self._family(ANSWERS), self._family(EXPECTED, gauge=True)
         profiled = self._family(PROFILED, gauge=True)
@@ -166,6 +174,10 @@ class _Series:
         for place in np.flatnonzero(added).tolist():
             self._metric(place).increment(float(added[place]))
             self._told[place] += added[place]
+
+    def close(self) -> None:
+        """Release the counters, before their family."""
+        self._metrics.clear()
 
     def _metric(self, place: int) -> Metric:
         if place not in self._metrics:

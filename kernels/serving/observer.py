@@ -157,7 +157,9 @@ class Observer(Unobserved):
                 self.hand_over()
             except Exception as error:
                 self._give_up(error)
-            self._metrics = None
+            if self._metrics is not None:
+                self._metrics.close()
+                self._metrics = None
 
     def hand_over(self) -> None:
         """Count the rings' rows, and tell the server the counts since the last call."""

@@ -114,6 +114,9 @@ def test_the_busiest_models_alone_have_series(server: Server, request: pytest.Fi
         assert number == fleet.members.rows[int(name.removeprefix("shop-"))]
     assert len(now.keys() & shown.keys()) == SHOWN - 10
     assert sum(told(server, "class_rows_total").values()) == told(server, "rows_total")[""]
+    fleet.observer.close()
+    assert server.ended == set(server.numbers)
+    assert server.orphans == []
 
 
 def test_equally_busy_models_do_not_change_places_for_ever(server: Server, request: pytest.FixtureRequest) -> None:

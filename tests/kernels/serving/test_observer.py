@@ -260,12 +260,16 @@ def test_the_last_counts_are_handed_over_at_the_end(server: Server, observe: Cal
     observer.close()
     assert told(server, "seen_rows_total") == {"": 4}
     assert not observer._thread.is_alive()
+    assert server.ended == set(server.numbers)
+    assert server.orphans == []
 
 
 def test_the_thread_hands_counts_over_by_itself(monkeypatch: pytest.MonkeyPatch, observe: Callable[..., Any]) -> None:
     monkeypatch.setattr(observers, "PERIOD_S", 0.001)
     handed, observer = [], observe(SAMPLED)
-    observer._metrics = types.SimpleNamespace(hand_over=lambda: handed.append(setattr(observer, "_stopping", True)))
+    observer._metrics = types.SimpleNamespace(
+        hand_over=lambda: handed.append(setattr(observer, "_stopping", True)), close=lambda: None
+    )
     observer._thread.join(60)
     assert handed
 
