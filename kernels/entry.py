@@ -36,6 +36,7 @@ from .format.digests import check_digests, file_digests
 from .format.errors import PlanError
 
 if TYPE_CHECKING:
+    from .format.fleet import Fleet
     from .format.inputs import Inputs
     from .format.member_table import MemberTable
     from .format.parity import Parity
@@ -208,49 +209,6 @@ class Stage:
 
     stage: str
     steps: tuple[StepSummary, ...]
-
-
-@dataclass(frozen=True)
-class MemberClass:
-    """Members of a fleet whose plans are alike, numbered one after the other.
-
-    `estimator` names their classes, `members` is their number, `launches` that of the kernels that their rows need, and
-    `bytes` the size of their arrays. `stacked` says whether these kernels answer rows of all members at once; otherwise
-    the class has one member.
-    """
-
-    estimator: str
-    members: int
-    launches: int
-    stacked: bool
-    bytes: int
-
-
-@dataclass(frozen=True)
-class MemberOrigin:
-    """The origin of members: their estimator's class, scikit-learn's version at their export, their rows' source."""
-
-    estimator: str
-    scikit_learn: str
-    rows_from: str
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The members of an entry of many models.
-
-    The last column of the plan's matrix is the number of a row's member. Requests have the ids of members in the tensor
-    `by`, whose categories they are. `origins` are those of the members, see `MemberTable`.
-    """
-
-    by: str
-    classes: tuple[MemberClass, ...]
-    origins: tuple[MemberOrigin, ...]
-
-    @property
-    def members(self) -> int:
-        """The number of members."""
-        return sum(each.members for each in self.classes)
 
 
 @dataclass(frozen=True)
@@ -454,13 +412,15 @@ def _document(path: Path, whole: dict[str, Any]) -> Document:
             inputs = to_json(Inputs.plain(n_features))
         tensors = {**inputs, "n_features": n_features} if isinstance(inputs, dict) else inputs
         found |= {"plan": whole, "inputs": tensors}
-        names: dict[str, Any] = {"Inputs": Inputs, "Parity": Parity, "MadeTexts": Any}
-        if (
-            isinstance(tensors, dict) and tensors.get("made") is not None
-        ):  # otherwise the entry does not carry the module
+        names: dict[str, Any] = {"Inputs": Inputs, "Parity": Parity, "MadeTexts": Any, "Fleet": Any}
+        if isinstance(tensors, dict) and tensors.get("made") is not None:  # otherwise the entry lacks the module
             from .format.text_steps import MadeTexts
 
             names["MadeTexts"] = MadeTexts
+        if found.get("fleet") is not None:  # so it is here
+            from .format.fleet import Fleet
+
+            names["Fleet"] = Fleet
         document = from_json(Document, found, names=names)
     except (TypeError, ValueError) as error:  # the digest fits, but no export wrote this
         raise PlanError(f"{path} does not hold what an export writes ({error}).") from error

@@ -28,7 +28,7 @@ from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.fleets.classes import Alike, fleet_plan
 from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.kernels.engine.runner import Runner
-from triton_regressors.kernels.entry import MemberOrigin
+from triton_regressors.kernels.format.fleet import MemberOrigin
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from triton_regressors.exporter.fleets.member import Member
-from triton_regressors.kernels.entry import MemberClass
+from triton_regressors.kernels.format.fleet import MemberClass
 from triton_regressors.kernels.ops.columns.member_choice import MemberChoice
 from triton_regressors.kernels.ops.columns.slice import Slice
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,19 @@ from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DE
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.fleets.categories import (
-    columns_with_categories,
-    share_categories,
-)
+from triton_regressors.exporter.fleets.agreement import check_alike, numbered
+from triton_regressors.exporter.fleets.categories import share_categories
 from triton_regressors.exporter.fleets.classes import NUMBER, classes_of, fleet_plan
 from triton_regressors.exporter.fleets.containers import models_of
 from triton_regressors.exporter.fleets.indicators import align_indicators
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.fleets.records import USED, numbered_columns, table_of, units_of
+from triton_regressors.exporter.fleets.samples import checked_samples
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.engine.runner import Runner
-from triton_regressors.kernels.entry import Document, Entry, Fleet, Golden, OutputParity, Provenance
+from triton_regressors.kernels.entry import Document, Entry, Golden, OutputParity, Provenance
+from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import Parity, measure
@@ -136,7 +136,7 @@ def export_fleet(
     repositories.check_version(repository / name, version)
     given = models_of(models, by, default, samples)
     models, by, default = given.models, given.by, given.default
-    rows_of = _samples(models, given.samples, by)
+    rows_of = checked_samples(models, given.samples, by)
     if default is not None and default not in models:
         raise ExportError(f"default must be the id of a model of the fleet, not {default!r}.")
     existing = repositories.input_type(repository, name)
@@ -179,7 +179,7 @@ def publish_fleet(
     Raises:
         ExportError: members differ in their columns, or an option or the repository does not allow the export.
     """
-    _check_alike(members, by)
+    check_alike(members, by)
     members = align_indicators(members)
     classes = classes_of(members)
     plan, records = fleet_plan(classes)
@@ -203,94 +203,6 @@ def publish_fleet(
     except OSError as error:
         raise ExportError(f"Cannot write into the repository {repository}: {error}.") from error
     return FleetExport(entry, plan, document, golden, table, changes)
-
-
-def _samples(models: Mapping[Any, Any], samples: Any, by: str) -> Mapping[str, Any]:
-    """Return the rows of each model, or no rows; raise `ExportError` for ids and samples that do not fit."""
-    if not isinstance(models, Mapping) or not models:
-        raise ExportError("A fleet needs a mapping with at least one fitted model by its id.")
-    check_ids(models)
-    if not isinstance(by, str) or not by:
-        raise ExportError(f"by must be the name of the column of ids, not {by!r}.")
-    return rows_of_models(models, samples, by)
-
-
-def check_ids(ids: Iterable[Any]) -> None:
-    """Raise `ExportError` unless all ids are strings, or all are whole numbers."""
-    whole: bool | None = None
-    for each in ids:
-        whole = isinstance(each, int) if whole is None else whole
-        if not (_is_number(each) if whole else isinstance(each, str) and each):
-            kind = "a whole number that INT64 holds, as others are" if whole else "a string that is not empty"
-            raise ExportError(f"The id of a model must be {kind}, not {each!r}.")
-
-
-def rows_of_models(models: Mapping[Any, Any], samples: Any, by: str, others: Collection[Any] = ()) -> Mapping[str, Any]:
-    """Return the rows of each model, or no rows; raise `ExportError` for samples that do not fit.
-
-    Rows of `others` are left out.
-    """
-    if samples is None:
-        return {}
-    if isinstance(samples, pd.DataFrame):
-        if by not in samples.columns:
-            raise ExportError(f"The samples lack the column {by!r} with the ids of their models.")
-        samples = {key: rows.drop(columns=by) for key, rows in samples.groupby(by, sort=False)}
-    unknown = [key for key in samples if key not in models and key not in others]
-    lacking = [key for key in models if key not in samples]
-    if lacking:
-        more = f", nor for {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
-        raise ExportError(f"The samples have no rows for the model {lacking[0]!r}{more}.")
-    if unknown:
-        raise ExportError(f"The samples have rows for {unknown[0]!r}, which is no model of the fleet.")
-    return {key: samples[key] for key in models}
-
-
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and -(2**63) <= given < 2**63
-
-
-def _check_alike(members: Sequence[Member], by: str) -> None:
-    """Raise `ExportError` unless members agree on their columns; it names two of them and the difference."""
-    first = members[0]
-    facts = _facts(first)
-    for other in members[1:]:
-        for (what, mine), theirs in zip(facts.items(), _facts(other).values(), strict=True):
-            if mine != theirs:
-                raise ExportError(
-                    f"The models of a fleet must take the same columns: {first.id!r} and {other.id!r} differ in {what} "
-                    f"({_brief(mine)} and {_brief(theirs)})."
-                )
-    for name in (by, numbered(by)):
-        if name in {*first.columns, *first.inputs.columns(), *first.plan.outputs}:
-            raise ExportError(f"The models have a column or a tensor {name!r} already; choose another name with by=.")
-    if isinstance(first.id, int) and first.inputs.integers.columns:
-        raise ExportError("The models take whole numbers in INT64; their ids must then be strings.")
-    if first.inputs.made is not None:
-        raise ExportError("A fleet cannot take columns that are made of strings, such as a part of a name.")
-
-
-def _facts(member: Member) -> dict[str, Any]:
-    """Return what members have in common, by its name in an error."""
-    inputs, of_type = member.inputs, dict[str, list[int]]()
-    for tensor, columns in inputs.columns().items():  # strings may be in other groups
-        of_type.setdefault(inputs.datatypes()[tensor], []).extend(columns)
-    return {
-        "the names of their columns": member.columns,
-        "the number of their columns": inputs.n_features,
-        "the types of their columns": {datatype: sorted(columns) for datatype, columns in of_type.items()},
-        "the columns with categories": sorted(columns_with_categories(inputs)),
-        "their dates": inputs.dates,
-        "the columns that are float32": inputs.float32,
-        "their outputs": member.plan.output_widths(),
-        "the shape of their answers": member.answers_column,
-        "their further inputs": inputs.made,
-    }
-
-
-def _brief(fact: Any) -> str:
-    text = str(fact)
-    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _telling(member: Member, number: int) -> Member:
@@ -353,11 +265,6 @@ def _document(
         boolean_columns=tuple(booleans) or None,
         fleet=fleet,
     )
-
-
-def numbered(by: str) -> str:
-    """Return the name of the input with the places of models among the ids."""
-    return f"{by}_number"
 
 
 def _ids(members: Sequence[Member], shared: Inputs, by: str, column: int, *, closed: bool) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.export import check_parity
 from triton_regressors.exporter.lowering.registry import Registrations, own_registrations, register_own
-from triton_regressors.kernels.entry import MemberOrigin, ParityReport
+from triton_regressors.kernels.entry import ParityReport
+from triton_regressors.kernels.format.fleet import MemberOrigin
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.plan.plan import Plan
 

@@ -11,7 +11,8 @@ import numpy as np
 from triton_regressors.exporter.fleets.categories import SharedCategories, inputs_of_member
 from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.exporter.fleets.unstacked import member_plans
-from triton_regressors.kernels.entry import Document, MemberOrigin, OutputParity, read_golden
+from triton_regressors.kernels.entry import Document, OutputParity, read_golden
+from triton_regressors.kernels.format.fleet import MemberOrigin
 from triton_regressors.kernels.format.inputs import Inputs, IntegerInput
 from triton_regressors.kernels.format.member_table import MemberTable, read_members
 from triton_regressors.kernels.format.parity import Parity

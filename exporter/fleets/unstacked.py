@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.fleets.classes import NUMBER, ROWS, Alike
-from triton_regressors.kernels.entry import Fleet
+from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.member_choice import MemberChoice
 from triton_regressors.kernels.ops.columns.stacked_lookup import StackedLookup

@@ -12,9 +12,10 @@ import pandas as pd
 
 from triton_regressors.defaults import DEFAULT_PRECISION, MISSING_STRINGS
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.fleets.fleet import FleetExport, check_ids, golden_rows, publish_fleet, rows_of_models
+from triton_regressors.exporter.fleets.fleet import FleetExport, golden_rows, publish_fleet
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.fleets.records import columns_of, numbered_columns, read_fleet
+from triton_regressors.exporter.fleets.samples import check_ids, rows_of_models
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.entry import Document, Entry, find_entry, read_document

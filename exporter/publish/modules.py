@@ -24,6 +24,7 @@ OF_STRINGS = (Path("format/text_steps.py"),)
 OF_FLEETS = tuple(
     Path(path)
     for path in (
+        "format/fleet.py",
         "format/member_table.py",
         "format/member_categories.py",
         "engine/member_order.py",

@@ -19,14 +19,17 @@ SAFETY = 4.0
 """A bound on the difference of two sums is this many times the usual one: γₙ = n · 2⁻⁵³ of the summands' sizes."""
 
 
+Sums = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
 def member_sums(
     x: torch.Tensor,
     place: torch.Tensor,
     targets: int,
     alone: Callable[[int, torch.Tensor], torch.Tensor],
-    sums: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None = None,
-    summands: int = 0,
-    elements_per_row: int = 1,
+    sums: Sums | None,
+    summands: int,
+    elements_per_row: int,
 ) -> torch.Tensor:
     """Return the sums of rows `[rows, features]`, float64 `[rows, targets]`.
 
@@ -74,12 +77,24 @@ class Stack(Protocol):
         """Return the width of the output."""
 
 
-def by_members(stack: Stack, inputs: Sequence[torch.Tensor], *, reference: bool = False) -> torch.Tensor:
-    """Return what the operations of the members of a batch make of their rows: on a CPU, or by their references."""
+def by_members(
+    stack: Stack,
+    inputs: Sequence[torch.Tensor],
+    sums: Sums | None = None,
+    summands: int = 0,
+    elements_per_row: int = 1,
+    *,
+    reference: bool = False,
+) -> torch.Tensor:
+    """Return what the operations of the members of a batch make of their rows: on a CPU, or by their references.
+
+    See `member_sums` for `sums` and the numbers that go with it.
+    """
 
     def alone(place: int, rows: torch.Tensor) -> torch.Tensor:
         member, tables = stack.own(place)
         found: torch.Tensor = (member.reference if reference else member.compute_on_cpu)(tables, rows)
         return found
 
-    return member_sums(inputs[0], stack.places(inputs[1]), stack.output_width(), alone)
+    x, place = inputs[0], stack.places(inputs[1])
+    return member_sums(x, place, stack.output_width(), alone, sums, summands, elements_per_row)

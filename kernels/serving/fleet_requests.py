@@ -1,4 +1,4 @@
-"""What requests for a fleet have beside those for one model: the ids of its models, or their numbers."""
+"""The ids of models in requests for a fleet, or their numbers, and the messages on rows that name no model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FleetRequests:
     """
 
     def __init__(self, inputs: Inputs, members: MemberTable, numbers: Callable[[Request, str], np.ndarray]) -> None:
-        self.by, self._numbered, self._models = str(inputs.ids), str(inputs.numbered), inputs.models
+        self._by, self._numbered, self._models = str(inputs.ids), str(inputs.numbered), inputs.models
         self.refused, self.closed = members.refused, members.closed
         self._own, self._numbers = members.own_places(inputs), numbers
 
@@ -37,8 +37,8 @@ class FleetRequests:
         names = dict(datatypes)
         if pb_utils.get_input_tensor_by_name(request, self._numbered) is not None:
             names[self._numbered] = "INT32"
-        if self._numbered in names or pb_utils.get_input_tensor_by_name(request, self.by) is None:
-            del names[self.by]
+        if self._numbered in names or pb_utils.get_input_tensor_by_name(request, self._by) is None:
+            del names[self._by]
         return names
 
     def member(self, number: float) -> str | None:
@@ -54,13 +54,13 @@ class FleetRequests:
         if self._numbered in given:
             last, number = len(self._models) - 1, self._numbers(request, self._numbered)[row, 0]
             return f"{self._numbered} must be from 0 to {last}: row {row} is {number}."
-        if self.by not in given:
-            return f"{self.by} is missing: it must name a model of this fleet."
-        if given[self.by] == "BYTES":
-            shown = quoted(strings_in(request, self.by)[row, 0])
+        if self._by not in given:
+            return f"{self._by} is missing: it must name a model of this fleet."
+        if given[self._by] == "BYTES":
+            shown = quoted(strings_in(request, self._by)[row, 0])
         else:
-            shown = str(self._numbers(request, self.by)[row, 0])
-        return f"{self.by} must name a model of this fleet: row {row} is {shown}."
+            shown = str(self._numbers(request, self._by)[row, 0])
+        return f"{self._by} must name a model of this fleet: row {row} is {shown}."
 
     def counts(self, classes: Sequence[tuple[str, int]]) -> MemberCounts:
         """Return the counts of members, in classes of an estimator and a number of members each."""

@@ -22,14 +22,12 @@ from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.kernels.entry import (
     Document,
-    Fleet,
     Golden,
-    MemberClass,
-    MemberOrigin,
     OutputParity,
     ParityReport,
     Provenance,
 )
+from triton_regressors.kernels.format.fleet import Fleet, MemberClass, MemberOrigin
 from triton_regressors.kernels.format.inputs import DateColumn, Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import Parity

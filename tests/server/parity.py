@@ -109,7 +109,7 @@ def rows(
                 progress(model)
                 return found
 
-            # One after the other: the server has ended where it loaded an entry while another's process crashed.
+            # One at a time: the server has ended here when an entry's process crashed while another entry was loaded.
             return [row for entry in entries for row in serve(entry)]
 
 
@@ -209,8 +209,7 @@ def _publish(
     written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
     if inputs != _plain(inputs):  # the columns are found by name
         written = dataclasses.replace(written, provenance=compiled(CASES[names[0]]).document().provenance)
-    # Without counters: the stub of the server has crashed in this test, and exchanges fewer messages so.
-    publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE, observe="off"))
+    publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
     return list(questions.values())
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...cpu.member_sums import member_sums
+from ...cpu.member_sums import by_members
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Parameters
@@ -76,19 +76,14 @@ class StackedAffine(Stacked[Affine]):
         return FUNCTIONS[self.function](terms.sum(1) + intercept)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        x, place = inputs[0], self.places(inputs[1])
         features, targets = self.weight.shape[1:]
-
-        def alone(member: int, rows: torch.Tensor) -> torch.Tensor:
-            own, tables = self.own(member)
-            return own.compute_on_cpu(tables, rows)
 
         def sums(rows: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             terms, intercept = _terms(rows, parameters["weight"], places), parameters["intercept"][places]
             return terms.sum(1) + intercept, terms.abs_().sum(1) + intercept.abs()
 
         rounded = self.rounded and self.function == "identity"
-        return member_sums(x, place, targets, alone, sums if rounded else None, features + 2, features * targets)
+        return by_members(self, inputs, sums if rounded else None, features + 2, features * targets)
 
     def member(self, place: int) -> Affine:
         return Affine(self.weight[place], self.intercept[place], self.function)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from triton_regressors.describe.input_text import labels, listed
-from triton_regressors.kernels.entry import Document, MemberClass
+from triton_regressors.kernels.entry import Document
+from triton_regressors.kernels.format.fleet import MemberClass
 from triton_regressors.kernels.format.inputs import IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.tables.columns import in_words

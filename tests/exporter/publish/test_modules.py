@@ -24,7 +24,7 @@ from triton_regressors.exporter.publish.modules import (
     modules_of,
 )
 from triton_regressors.kernels.engine.runner import Runner
-from triton_regressors.kernels.entry import Fleet
+from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.format.inputs import TextInput
 from triton_regressors.kernels.format.text_steps import MadeTexts
 from triton_regressors.kernels.ops.kinds import FAMILIES, MODULES

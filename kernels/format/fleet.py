@@ -1,0 +1,48 @@
+"""The facts that an entry of many models states of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MemberClass:
+    """Members of a fleet whose plans are alike, numbered one after the other.
+
+    `estimator` names their classes, `members` is their number, `launches` that of the kernels that their rows need, and
+    `bytes` the size of their arrays. `stacked` says whether these kernels answer rows of all members at once; otherwise
+    the class has one member.
+    """
+
+    estimator: str
+    members: int
+    launches: int
+    stacked: bool
+    bytes: int
+
+
+@dataclass(frozen=True)
+class MemberOrigin:
+    """The origin of members: their estimator's class, scikit-learn's version at their export, their rows' source."""
+
+    estimator: str
+    scikit_learn: str
+    rows_from: str
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The members of an entry of many models.
+
+    The last column of the plan's matrix is the number of a row's member. Requests have the ids of members in the tensor
+    `by`, whose categories they are. `origins` are those of the members, see `MemberTable`.
+    """
+
+    by: str
+    classes: tuple[MemberClass, ...]
+    origins: tuple[MemberOrigin, ...]
+
+    @property
+    def members(self) -> int:
+        """The number of members."""
+        return sum(each.members for each in self.classes)
