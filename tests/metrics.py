@@ -10,8 +10,8 @@ from typing import Any
 class Server:
     """A stand-in for the server's metrics: `numbers` by name and labels, and `log`; `broken` says what to raise.
 
-    The numbers of `ended` are told no longer, but kept. `orphans` are those whose family was released before them, which
-    the server forbids.
+    The numbers of `ended` are told no longer, but kept. `orphans` are those whose family was released before them: the
+    server forbids that.
     """
 
     def __init__(self) -> None:
