@@ -19,6 +19,7 @@ from tests.documents import golden_of
 from tests.exporter.catalogue.cases import CASES
 from tests.exporter.conftest import Snapshot
 from tests.exporter.data import as_frame, diabetes, linnerud
+from tests.files import check_same_files, files
 from triton_regressors import ExportError, export, lowers
 from triton_regressors.exporter.lowering.registry import _LOWERINGS
 from triton_regressors.exporter.publish import repository as repositories
@@ -38,10 +39,6 @@ def ridge(alpha: float = 1.0) -> Ridge:
 
 def read_config(entry: Path) -> Any:
     return text_format.Parse((entry / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
 
 
 def test_entry_holds_all_it_needs(tmp_path: Path) -> None:
@@ -230,7 +227,7 @@ def test_the_same_estimator_gives_the_same_bytes(tmp_path: Path, name: str) -> N
             export(estimator, tmp_path / f"{side}{sample is None}", name=name, sample=sample).entry.directory
             for side in "ab"
         ]
-        assert files(directories[0]) == files(directories[1])
+        check_same_files(*directories)
 
 
 def test_default_name(tmp_path: Path) -> None:

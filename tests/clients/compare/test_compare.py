@@ -24,6 +24,7 @@ from tritonclient.grpc import model_config_pb2
 from typer.testing import CliRunner
 
 from tests import documents
+from tests.files import files
 from tests.modes import bound_by_modes
 from tests.processes import running
 from tests.servers import triton_server
@@ -138,10 +139,6 @@ def run_command(tmp_path: Path) -> RunCommand:
         return result
 
     return run
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def batches(point: Point) -> dict[int, int]:

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from tests.exporter.fleets.towns import COLUMNS, KINDS, TOWNS, asked, fitted, fleet, rows, samples, target
+from tests.files import check_same_files
 from triton_regressors import ExportError, FleetExport, InvalidRequest, export, export_fleet, load, update_fleet
 from triton_regressors.describe.fleet_text import fleet_sentences
 from triton_regressors.exporter.fleets.categories import inputs_of_member, share_categories
@@ -276,9 +277,7 @@ def test_a_default_model_answers_with_its_own_categories(tmp_path: Path) -> None
 def test_an_export_is_the_same_to_the_byte_and_its_rows_are_those_of_its_categories(tmp_path: Path) -> None:
     models = fleet("ignore", "ridge")
     first, again = exported(models, tmp_path / "a"), exported(models, tmp_path / "b")
-    for path in sorted(first.entry.version_directory.rglob("*.*")):
-        other = again.entry.version_directory / path.relative_to(first.entry.version_directory)
-        assert path.read_bytes() == other.read_bytes()
+    check_same_files(first.entry.version_directory, again.entry.version_directory)
     tensors = first.document.inputs.decode(first.golden.X)
     strings = tensors["onehotencoder"]
     for number, name in enumerate(models):

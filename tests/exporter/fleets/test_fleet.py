@@ -23,6 +23,7 @@ from tests.exporter.fleets.fleets import (
     table,
     target,
 )
+from tests.files import check_same_files
 from triton_regressors import ExportError, FleetExport, InvalidRequest, export, export_fleet, load, lowers
 from triton_regressors.exporter.lowering.registry import _LOWERINGS
 from triton_regressors.kernels.engine.runner import Runner
@@ -40,10 +41,6 @@ ALIKE = {
 }
 """Fleets of one class."""
 FLEETS = {**ALIKE, "mixed": MIXED}
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
 
 
 def input_of(fleet: FleetExport) -> str:
@@ -157,7 +154,7 @@ def test_an_unknown_id_may_be_answered_by_a_default(tmp_path: Path) -> None:
 def test_an_export_is_reproducible_and_its_ids_keep_their_order(tmp_path: Path) -> None:
     first = export_fleet(RIDGES, tmp_path / "a", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
     again = export_fleet(RIDGES, tmp_path / "b", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
-    assert files(first) == files(again)
+    check_same_files(first, again)
     document = read_document(first / "1")
     assert document.inputs.text[-1].categories == (tuple(RIDGES),)
 
@@ -166,7 +163,7 @@ def test_samples_may_be_one_table(tmp_path: Path) -> None:
     whole = pd.concat([each.assign(shop=name) for name, each in samples(RIDGES).items()])
     by_id = export_fleet(RIDGES, tmp_path / "a", name="demand", by="shop", samples=samples(RIDGES)).entry.directory
     at_once = export_fleet(RIDGES, tmp_path / "b", name="demand", by="shop", samples=whole).entry.directory
-    assert files(by_id) == files(at_once)
+    check_same_files(by_id, at_once)
 
 
 def test_members_have_golden_rows_and_parity_of_their_own(tmp_path: Path) -> None:

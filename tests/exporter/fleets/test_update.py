@@ -18,6 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScal
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
+from tests.files import check_same_files, files
 from triton_regressors import ExportError, export, export_fleet, load, update_fleet
 from triton_regressors.exporter.fleets import member as members_module
 from triton_regressors.exporter.fleets import update as update_module
@@ -25,10 +26,6 @@ from triton_regressors.exporter.fleets.fleet import FleetExport
 from triton_regressors.kernels.entry import read_document, read_golden, write_document
 
 RIDGES, MIXED = ridges(5), mixed()
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
 
 
 def refitted(models: dict[str, Any], name: str) -> Any:
@@ -46,7 +43,7 @@ def check_like_an_export(updated: FleetExport, models: dict[Any, Any], directory
     in_order = {name: models[name] for name in ids(updated)}
     assert in_order.keys() == models.keys()
     fresh = export_fleet(in_order, directory / "fresh", name="demand", by="shop", **options)
-    assert files(updated.entry.version_directory) == files(fresh.entry.version_directory)
+    check_same_files(updated.entry.version_directory, fresh.entry.version_directory)
     shutil.rmtree(directory / "fresh")
 
 
@@ -68,6 +65,7 @@ def test_each_model_may_be_replaced_one_after_the_other(models: dict[str, Any], 
 
 def test_models_are_added_replaced_and_removed_at_once(tmp_path: Path) -> None:
     first = export_fleet(MIXED, tmp_path, name="demand", by="shop", samples=samples(MIXED))
+    written = files(first.entry.version_directory)
     new = {"shop-9": Ridge().fit(rows(9), target(rows(9), 9)), "shop-1": refitted(MIXED, "shop-1")}
     now = {name: model for name, model in {**MIXED, **new}.items() if name not in ("shop-0", "shop-4")}
     fleet = update_fleet(tmp_path, "demand", set=new, remove=["shop-0", "shop-4"], samples=samples(now))
@@ -84,7 +82,7 @@ def test_models_are_added_replaced_and_removed_at_once(tmp_path: Path) -> None:
         assert found[X["shop"] == name].tobytes() == expected.tobytes()
     kept = [name for name in ids(first) if name in now and name not in new]
     assert [name for name in ids(fleet) if name in kept] == kept
-    assert files(tmp_path / "demand/1") == files(first.entry.version_directory)
+    assert files(first.entry.version_directory) == written
     provenance, classes = fleet.document.provenance, fleet.document.fleet
     assert provenance.estimator.startswith("2 Ridge, 2 HistGradientBoostingRegressor, 1 ")
     assert classes is not None
