@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 pb_utils: Utils = triton_python_backend_utils
 
-DATATYPES = {"TYPE_FP32": "FP32", "TYPE_FP64": "FP64", "TYPE_INT64": "INT64", "TYPE_STRING": "BYTES"}
+DATATYPES = {f"TYPE_{name}": name for name in ("FP32", "FP64", "INT32", "INT64")} | {"TYPE_STRING": "BYTES"}
 """The type names of requests by the type names of a configuration."""
 
 LARGE_BYTES = 2**20
@@ -128,11 +128,16 @@ class TritonPythonModel:
             for tensor in config["input"]
         }
         self.datatypes = self.inputs.datatypes()
-        for name, columns in self.inputs.columns().items():
-            if configured.get(name) != (self.datatypes[name], [len(columns)]):
+        tensors = {name: (self.datatypes[name], len(columns)) for name, columns in self.inputs.columns().items()}
+        if document.fleet is not None:
+            from .format.member_numbers import tensors_of_numbers
+
+            tensors |= {name: each for name, each in tensors_of_numbers(self.inputs).items() if name in configured}
+        for name, (datatype, width) in tensors.items():
+            if configured.get(name) != (datatype, [width]):
                 raise ValueError(
-                    f"config.pbtxt must give {name} the type {self.datatypes[name]} and the dims [{len(columns)}], the "
-                    "features of the plan."
+                    f"config.pbtxt must give {name} the type {datatype} and the dims [{width}], the features of the "
+                    "plan."
                 )
         _check_outputs(config["output"], plan.output_widths())
         self.numbers = numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else numbers_in
@@ -329,7 +334,8 @@ class TritonPythonModel:
         where, number = f"row {row}, column {place}{name}", part[row, column]
         if tensor == NUMBERS:
             whose = f" (its model{member} takes no {number} there)" if member else ""
-            return "not_finite", f"X must be finite: {where} is {number}{whose}."
+            tensor = NUMBERS if self.fleet is None else self.fleet.of_numbers(request)
+            return "not_finite", f"{tensor} must be finite: {where} is {number}{whose}."
         from .serving.other_tensors import why_refused
 
         def given(tensor: str, place: int) -> object:

@@ -87,16 +87,22 @@ def fleets_section(document: Document, where: str) -> str:
             loop = point.get("loop")
             of_loop = "–" if loop is None else f"{point['fleet']['requests_per_s'] / loop['requests_per_s']:.1f}"
             clients = [f"{point['clients']}", f"{point['fleet']['requests_per_s']:,.0f}"]
-            clients += [f"{point['of_one_model']:.0%}", f"{point['p50_over_one_model_us']:+,.0f}", of_loop]
+            clients += [f"{point['of_one_model']:.0%}", f"{point['p50_over_one_model_us']:+,.0f}"]
+            if numbered := point.get("fleet_by_number"):
+                clients += [f"{numbered['of_one_model']:.0%}", f"{numbered['p50_over_one_model_us']:+,.0f}", of_loop]
+            else:
+                clients += ["–", "–", of_loop]
             rows.append([*cells, *clients])
             cells = [cells[0], *[""] * 6]
     header = ["fleet", "models", "export s (cores)", "entry MB", "load s", "GPU MB over one", "RSS MB over one"]
-    header += ["clients", "requests/s", "of one model's", "p50 over one model's, µs", "÷ loop"]
+    header += ["clients", "requests/s", "of one model's", "p50 over one model's, µs"]
+    header += ["by number, of one model's", "by number, p50 over, µs", "÷ loop"]
     intro = "Fleets on one Triton server, one row a request that names a drawn model, over gRPC, closed loop, dynamic "
     intro += "batching, one instance each, beside an entry of one of the models and a Python-backend model with a dict "
-    intro += f"of the same scikit-learn estimators{note(document)}"
+    intro += "of the same scikit-learn estimators. By number: the row and its model's number in one tensor"
+    intro += note(document)
     plot = f"![Fleets by their number of models]({where}/fleets.png)"
-    return f"{intro}:\n\n{table(header, 'l' + 'r' * 11, rows)}\n\n{plot}"
+    return f"{intro}:\n\n{table(header, 'l' + 'r' * 13, rows)}\n\n{plot}"
 
 
 def scoring_section(document: Document, where: str) -> str:

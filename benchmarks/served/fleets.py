@@ -6,7 +6,8 @@ Members are fitted one by one, each on rows of its own, and exported. "fleet" is
 of one of them; "loop" is a Python-backend model with a dict of the same estimators, which a user writes by hand;
 "nothing" is a model that does nothing. One server loads them one after the other, and the memory that each takes is
 noted. Then all are asked in turn for one row a request, over gRPC under dynamic batching. Requests to the fleet and the
-loop name drawn models. Ids are INT64, so that the loop reads them with any numpy.
+loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "by number" is the fleet too, asked
+with one tensor: each row and the number of its model.
 
 `--export-cores` lets exports use that many cores, as on a small machine.
 """
@@ -19,7 +20,7 @@ import pickle
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -48,9 +49,12 @@ from triton_regressors.clients.compare.load.members import draw_rows
 from triton_regressors.clients.compare.load.payloads import CheckedRows
 from triton_regressors.clients.compare.session.session import FLOOR_SOURCE, floor_config
 from triton_regressors.clients.server.triton_server import TritonServer
+from triton_regressors.kernels.entry import read_document
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
-FLEET, ONE, LOOP, NOTHING = "fleet", "one_model", "loop", "nothing"
+FLEET, NUMBERED, ONE, LOOP, NOTHING = "fleet", "fleet_by_number", "one_model", "loop", "nothing"
+ASKED_TOO = (NUMBERED, NOTHING)
+"""What is asked besides the entries that were loaded with their memory noted."""
 LOADS = tuple(Load("grpc", 1, concurrency=clients) for clients in (1, 64, 256))
 COLUMNS, FITTED = 32, 200
 ROUNDS = 3
@@ -137,8 +141,11 @@ def write_repository(directory: Path, models: dict[int, Any], export_cores: int 
     return {"export_s": four_digits(seconds), "export_cores": used, "entry_bytes": size}
 
 
-def sent(models: dict[int, Any]) -> dict[str, CheckedRows]:
-    """Return the rows that each entry is asked for, and the answers that it must give."""
+def sent(models: dict[int, Any], numbers: Mapping[int, int]) -> dict[str, CheckedRows]:
+    """Return the rows that each entry is asked for, and the answers that it must give.
+
+    `numbers` are those of the models in the fleet, by their ids.
+    """
     known = np.array(sorted(models)) if len(models) <= MOST_DIFFERENT else _spread(len(models))
     drawn = known[draw_rows(np.arange(len(known)), "uniform")][:MOST_DIFFERENT]
     X = np.stack([rows(int(number), 1)[0][0] for number in drawn]).astype(np.float32)
@@ -147,8 +154,10 @@ def sent(models: dict[int, Any]) -> dict[str, CheckedRows]:
     own = models[0].predict(exact)[:, None]
     scale, ids = float(np.std(answers)), drawn[:, None].astype(np.int64)
     named = CheckedRows({"X": X, "id": ids}, answers, ERROR * scale, MOST_DIFFERENT)
+    joined = np.hstack([X, np.array([[numbers[int(number)]] for number in drawn], dtype=np.float32)])
     return {
         FLEET: named,
+        NUMBERED: CheckedRows({"X_id_number": joined}, answers, ERROR * scale, MOST_DIFFERENT),
         ONE: CheckedRows({"X": X}, own, ERROR * float(np.std(own)), MOST_DIFFERENT),
         LOOP: CheckedRows({"X": X, "id": ids}, answers, ERROR_OF_LOOP * scale, MOST_DIFFERENT),
         NOTHING: named.zeros(),
@@ -208,10 +217,11 @@ def measure(fleet: str, members: int, settings: Settings, rounds: int, export_co
         names = [name for name in (ONE, FLEET, LOOP) if (Path(directory) / name).is_dir()]
         with TritonServer([directory], models=[NOTHING]) as server, Client(server.grpc_url, timeout_s=300) as client:
             found["memory"] = {name: memory_of(name, server, client) for name in names}
-            asked = sent(models)
+            inputs = read_document(Path(directory) / FLEET / "1", check_files=False).inputs
+            asked = sent(models, {int(each): number for number, each in enumerate(inputs.models)})
             with measuring(server.grpc_url, settings, "builtin", LOADS) as ask:
                 of_rounds = [
-                    {name: _figures(ask, name, asked[name], load) for name in rotated([*names, NOTHING], number)}
+                    {name: _figures(ask, name, asked[name], load) for name in rotated([*names, *ASKED_TOO], number)}
                     for load, number in [(load, number) for load in LOADS for number in range(rounds)]
                 ]
     found["points"] = [
@@ -225,7 +235,7 @@ def measure(fleet: str, members: int, settings: Settings, rounds: int, export_co
 
 
 def _figures(ask: Any, name: str, checked: CheckedRows, load: Load) -> dict[str, float]:
-    figures = ask(name, checked, load)
+    figures = ask(FLEET if name == NUMBERED else name, checked, load)
     if figures.failed:
         raise ValueError(f"{name}: {dict(figures.errors)}")
     return {
@@ -236,13 +246,19 @@ def _figures(ask: Any, name: str, checked: CheckedRows, load: Load) -> dict[str,
 
 
 def _median(load: Load, of_rounds: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
-    """Return the medians of the rounds, and of the fleet's throughput and p50 beside one model's in each round."""
+    """Return the medians of the rounds, the fleet's beside one model's among them."""
     point: dict[str, Any] = {"clients": load.concurrency}
     for name in sorted(of_rounds[0]):
         point[name] = {key: four_digits(median(each[name][key] for each in of_rounds)) for key in of_rounds[0][name]}
-    share = [each[FLEET]["requests_per_s"] / each[ONE]["requests_per_s"] for each in of_rounds]
-    over = [each[FLEET]["p50_us"] - each[ONE]["p50_us"] for each in of_rounds]
-    return {**point, "of_one_model": four_digits(median(share)), "p50_over_one_model_us": four_digits(median(over))}
+    point[NUMBERED] |= _beside_one(of_rounds, NUMBERED)
+    return {**point, **_beside_one(of_rounds, FLEET)}
+
+
+def _beside_one(of_rounds: Sequence[dict[str, dict[str, float]]], name: str) -> dict[str, float]:
+    """Return the throughput of what is asked as a share of one model's, and its p50 beyond one model's."""
+    share = [each[name]["requests_per_s"] / each[ONE]["requests_per_s"] for each in of_rounds]
+    over = [each[name]["p50_us"] - each[ONE]["p50_us"] for each in of_rounds]
+    return {"of_one_model": four_digits(median(share)), "p50_over_one_model_us": four_digits(median(over))}
 
 
 def run(

@@ -17,6 +17,7 @@ from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS, DATES
+from triton_regressors.model_config import sent_inputs
 from triton_regressors.tables import frames
 from triton_regressors.tables.columns import check_columns, take_columns
 from triton_regressors.tables.dates import dates
@@ -84,11 +85,6 @@ def input_tensors(config: model_config_pb2.ModelConfig) -> tuple[InputTensor, ..
         )
         for tensor in sent_inputs(config)
     )
-
-
-def sent_inputs(config: model_config_pb2.ModelConfig) -> list[Any]:
-    """Return the inputs of a configuration without the numbers of a fleet's models, for which requests have ids."""
-    return [each for each in config.input if not (each.optional and each.data_type == model_config_pb2.TYPE_INT32)]
 
 
 def _of_inputs(

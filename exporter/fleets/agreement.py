@@ -8,6 +8,7 @@ from typing import Any
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.categories import columns_with_categories
 from triton_regressors.exporter.fleets.member import Member
+from triton_regressors.kernels.format.inputs import NUMBERS
 
 
 def check_alike(members: Sequence[Member], by: str) -> None:
@@ -21,7 +22,7 @@ def check_alike(members: Sequence[Member], by: str) -> None:
                     f"The models of a fleet must take the same columns: {first.id!r} and {other.id!r} differ in {what} "
                     f"({_brief(mine)} and {_brief(theirs)})."
                 )
-    for name in (by, numbered(by)):
+    for name in (by, numbered(by), f"{NUMBERS}_{numbered(by)}"):
         if name in {*first.columns, *first.inputs.columns(), *first.plan.outputs}:
             raise ExportError(f"The models have a column or a tensor {name!r} already; choose another name with by=.")
     if isinstance(first.id, int) and first.inputs.integers.columns:

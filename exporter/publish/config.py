@@ -17,7 +17,9 @@ from triton_regressors.kernels.engine.runner import ENGINES
 from triton_regressors.kernels.engine.staging import MAX_NUMBERS
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS, DATES
 from triton_regressors.kernels.format.inputs import INTEGERS, MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
+from triton_regressors.kernels.format.member_numbers import joined, tensors_of_numbers
 from triton_regressors.kernels.serving.observer import DEFAULT_MODE, MODES
+from triton_regressors.model_config import sent_inputs
 
 FULL_BATCH = "a full batch"
 """Name of the warm-up that follows max_batch_size."""
@@ -25,6 +27,7 @@ FULL_BATCH = "a full batch"
 DATA_TYPES = {
     "FP32": model_config_pb2.TYPE_FP32,
     "FP64": model_config_pb2.TYPE_FP64,
+    "INT32": model_config_pb2.TYPE_INT32,
     "INT64": model_config_pb2.TYPE_INT64,
     "BYTES": model_config_pb2.TYPE_STRING,
 }
@@ -89,7 +92,7 @@ class ServingOptions(Batching):
             changed.parameters["observe"].string_value = self.observe
         if self.versions is not None:
             changed.version_policy.latest.num_versions = self.versions
-        features = sum(sum(tensor.dims) for tensor in changed.input)
+        features = sum(sum(tensor.dims) for tensor in sent_inputs(changed))
         numbers = changed.max_batch_size * features
         if numbers > MAX_NUMBERS:
             raise self.refusal(
@@ -119,10 +122,10 @@ def make_config(
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
     for tensor, columns in tensors.items():
-        ids = tensor == inputs.ids
-        config.input.add(name=tensor, data_type=DATA_TYPES[datatypes[tensor]], dims=[len(columns)], optional=ids)
-    if inputs.numbered is not None:
-        config.input.add(name=inputs.numbered, data_type=model_config_pb2.TYPE_INT32, dims=[1], optional=True)
+        optional = tensor == inputs.ids or joined(inputs) is not None
+        config.input.add(name=tensor, data_type=DATA_TYPES[datatypes[tensor]], dims=[len(columns)], optional=optional)
+    for tensor, (datatype, width) in tensors_of_numbers(inputs).items():
+        config.input.add(name=tensor, data_type=DATA_TYPES[datatype], dims=[width], optional=True)
     for output, width in outputs.items():
         config.output.add(name=output, data_type=model_config_pb2.TYPE_FP32, dims=[width])
     config.max_batch_size = min(DEFAULT_MAX_BATCH_SIZE, max(STAGED_NUMBERS // inputs.n_features, 1))

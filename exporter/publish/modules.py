@@ -27,6 +27,7 @@ OF_FLEETS = tuple(
         "format/fleet.py",
         "format/member_table.py",
         "format/member_categories.py",
+        "format/member_numbers.py",
         "engine/member_order.py",
         "serving/fleet_requests.py",
         "serving/member_counts.py",

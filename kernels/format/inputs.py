@@ -282,19 +282,19 @@ class Inputs:
         """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request.
 
         A string of more than `max_string_bytes` that is not a category is `TOO_LONG`. A fleet's models are missing if
-        there are neither their ids nor their numbers.
+        there are neither their ids nor their numbers, or no `X`.
         """
         rows = len(next(iter(tensors.values())))
         matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
+        given = self.text
+        if self.numbered is not None:
+            from .member_numbers import write_numbers
+
+            if write_numbers(self, tensors, matrix):
+                return matrix
+            given = tuple(group for group in given if group.name in tensors)
         if self.numeric:
             matrix[:, self._numeric] = tensors[NUMBERS]
-        given = self.text
-        if self.numbered is not None and self.ids not in tensors:
-            matrix[:, -1] = np.nan
-            if self.numbered in tensors:
-                numbers = tensors[self.numbered][:, 0]
-                matrix[:, -1] = np.where((numbers >= 0) & (numbers < len(self.models)), numbers, UNKNOWN)
-            given = tuple(group for group in given if group.name in tensors)
         if self.integers.columns and self.of_integers in tensors:
             matrix[:, self._whole] = self.integers.encode(tensors[self.of_integers])
         sources = () if self.made is None else self.made.all_sources

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..format.inputs import Inputs
+from ..format.inputs import NUMBERS, Inputs
+from ..format.member_numbers import joined
 from ..format.member_table import MemberTable
 from .member_counts import MemberCounts
 from .quoting import quoted
@@ -25,6 +26,7 @@ class FleetRequests:
 
     def __init__(self, inputs: Inputs, members: MemberTable, numbers: Callable[[Request, str], np.ndarray]) -> None:
         self._by, self._numbered, self._models = str(inputs.ids), str(inputs.numbered), inputs.models
+        self._joined = joined(inputs)
         self.refused, self.closed = members.refused, members.closed
         self._own, self._numbers = members.own_places(inputs), numbers
 
@@ -33,13 +35,24 @@ class FleetRequests:
         return matrix if self._own is None else self._own(matrix)
 
     def given(self, request: Request, datatypes: Mapping[str, str]) -> dict[str, str]:
-        """Return the tensors of a request and their types: it has its models' numbers, their ids or neither."""
+        """Return the tensors of a request and their types: it has its models' numbers, their ids or neither.
+
+        If there is a tensor for rows joined with numbers, it stands for all others, and a request may lack `X`.
+        """
+        if self._joined is not None and _has(request, self._joined):
+            return {self._joined: datatypes[NUMBERS]}
         names = dict(datatypes)
-        if pb_utils.get_input_tensor_by_name(request, self._numbered) is not None:
+        if self._joined is not None and not _has(request, NUMBERS):
+            del names[NUMBERS]
+        if _has(request, self._numbered):
             names[self._numbered] = "INT32"
-        if self._numbered in names or pb_utils.get_input_tensor_by_name(request, self._by) is None:
+        if self._numbered in names or not _has(request, self._by):
             del names[self._by]
         return names
+
+    def of_numbers(self, request: Request) -> str:
+        """Return the name of a request's tensor with the columns of `X`."""
+        return self._joined if self._joined is not None and _has(request, self._joined) else NUMBERS
 
     def member(self, number: float) -> str | None:
         """Return the id of the member with that number as an error shows it; None if there is none."""
@@ -50,9 +63,14 @@ class FleetRequests:
 
     def unknown(self, request: Request, datatypes: Mapping[str, str], row: int) -> str:
         """Return a message on a row whose model does not exist."""
-        given, shown = self.given(request, datatypes), ""
+        given, shown, last = self.given(request, datatypes), "", len(self._models) - 1
+        if self._joined in given:
+            number = self._numbers(request, str(self._joined))[row, -1]
+            return f"{self._joined} must end with a whole number from 0 to {last}: row {row} ends with {number}."
+        if NUMBERS in datatypes and NUMBERS not in given:
+            return f"{NUMBERS} is missing."
         if self._numbered in given:
-            last, number = len(self._models) - 1, self._numbers(request, self._numbered)[row, 0]
+            number = self._numbers(request, self._numbered)[row, 0]
             return f"{self._numbered} must be from 0 to {last}: row {row} is {number}."
         if self._by not in given:
             return f"{self._by} is missing: it must name a model of this fleet."
@@ -65,3 +83,8 @@ class FleetRequests:
     def counts(self, classes: Sequence[tuple[str, int]]) -> MemberCounts:
         """Return the counts of members, in classes of an estimator and a number of members each."""
         return MemberCounts(self._models, classes)
+
+
+def _has(request: Request, name: str) -> bool:
+    """Return whether a request has a tensor of that name."""
+    return pb_utils.get_input_tensor_by_name(request, name) is not None

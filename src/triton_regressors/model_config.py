@@ -41,6 +41,16 @@ def to_pbtxt(config: Any) -> str:
     return text
 
 
+def sent_inputs(config: Any) -> list[Any]:
+    """Return the inputs of a configuration without those with numbers of a fleet's models, as requests have their ids.
+
+    These are an optional INT32 input, and one named after it that holds the columns of `X` too.
+    """
+    numbers = {each.name for each in config.input if each.optional and each.data_type == model_config_pb2.TYPE_INT32}
+    others = numbers | {f"X_{name}" for name in numbers}
+    return [each for each in config.input if each.name not in others]
+
+
 def edit_pbtxt(content: bytes, wanted: Any) -> bytes:
     """Return the content of a config.pbtxt, edited only where needed to hold the `ModelConfig` `wanted`.
 

@@ -100,6 +100,60 @@ def test_a_plain_client_may_send_numbers_in_place_of_ids(
                 ask(client, {"X": rows, "shop_number": changed})
         with pytest.raises(InferenceServerException, match="shop is missing: it must name a model of this fleet"):
             ask(client, {"X": rows})
+        joined = np.hstack([rows, numbers])
+        assert ask(client, {"X_shop_number": joined}).tobytes() == expected.tobytes()
+        for wrong in (-1.0, 0.5, float(len(ids)), 1e300, np.nan, np.inf):
+            changed = joined.copy()
+            changed[5, -1] = wrong
+            with pytest.raises(
+                InferenceServerException,
+                match=f"X_shop_number must end with a whole number from 0 to 7: row 5 ends with {wrong}".replace(
+                    "+", r"\+"
+                ),
+            ):
+                ask(client, {"X_shop_number": changed})
+        joined[7, 2] = np.inf
+        with pytest.raises(
+            InferenceServerException, match=r"X_shop_number must be finite: row 7, column 2 \('x2'\) is"
+        ):
+            ask(client, {"X_shop_number": joined})
+        for without in ({"shop_number": numbers}, {"shop": strings}):
+            with pytest.raises(InferenceServerException, match="X is missing"):
+                ask(client, without)
+        with pytest.raises(InferenceServerException):
+            ask(client, {})
+        assert ask(client, {"X": rows, "shop": strings}).tobytes() == expected.tobytes()
+
+
+def test_requests_of_all_kinds_are_answered_in_one_batch(server: TritonServer, repository: Path) -> None:
+    """Requests with ids, with numbers and with joined rows come at once, and each bad one gets an error of its own."""
+    X = table(MODELS, 240)
+    ids = list(read_document(repository / "demand/1").inputs.text[-1].categories[0])
+    numbers = np.array([[ids.index(name)] for name in X["shop"]], dtype=np.int32)
+    rows, strings = X[COLUMNS].to_numpy(), X[["shop"]].to_numpy().astype(object)
+    kinds = [
+        lambda row: {"X": rows[row], "shop": strings[row]},
+        lambda row: {"X": rows[row], "shop_number": numbers[row]},
+        lambda row: {"X_shop_number": np.hstack([rows[row], numbers[row]])},
+        lambda row: {"shop": strings[row]},
+    ]
+    found: dict[int, Any] = {}
+    with Client(server.grpc_url) as named, tritonclient.grpc.InferenceServerClient(server.grpc_url) as client:
+        expected = named.predict("demand", X)
+        for row in range(len(X)):
+            given = kinds[row % 4](slice(row, row + 1))
+            inputs = [tritonclient.grpc.InferInput(n, a.shape, KINDS[a.dtype.char]) for n, a in given.items()]
+            for tensor, array in zip(inputs, given.values(), strict=True):
+                tensor.set_data_from_numpy(array)
+            client.async_infer(
+                "demand", inputs, lambda result, error, row=row: found.update({row: error or result.as_numpy("y")})
+            )
+        wait_for(lambda: len(found) == len(X))
+    for row, answer in found.items():
+        if row % 4 == 3:
+            assert "X is missing" in str(answer)
+        else:
+            assert answer.tobytes() == expected[row : row + 1].tobytes()
 
 
 def test_many_clients_and_one_bad_id_in_ten(server: TritonServer) -> None:

@@ -11,13 +11,14 @@ from tritonclient.http import InferenceServerClient as HttpClient
 from tritonclient.http import InferInput, InferRequestedOutput
 
 from triton_regressors.clients.client.client import Client
-from triton_regressors.clients.client.tensors import Tensors, datatype, row_count, sent_inputs, take, wire
+from triton_regressors.clients.client.tensors import Tensors, datatype, row_count, take, wire
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.load.generator import Load, Sample
 from triton_regressors.clients.compare.load.members import LAWS, draw_rows
 from triton_regressors.clients.errors import RowsError
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden, versions
 from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.model_config import sent_inputs
 
 MAX_PAYLOADS = 16
 MAX_PAYLOADS_OF_FLEET = 4096

@@ -29,6 +29,7 @@ from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.engine.staging import unlocked
 from triton_regressors.kernels.entry import Entry
 from triton_regressors.kernels.format.inputs import NUMBERS, ONLY_CPU_INPUTS
+from triton_regressors.model_config import sent_inputs
 from triton_regressors.scoring.backend_stub import UTILS, Error, Request, Response, utils
 from triton_regressors.scoring.columns import rows_together
 from triton_regressors.scoring.entry_choice import read_config
@@ -238,7 +239,7 @@ def rows_at_once(config: Any, *, on_gpu: bool) -> int:
     A server's limit keeps requests from waiting for each other. No answer depends on this number.
     """
     asked: int = config.max_batch_size
-    width = sum(int(tensor.dims[0]) for tensor in config.input)
+    width = sum(int(tensor.dims[0]) for tensor in sent_inputs(config))
     return max(asked, rows_together(width) if on_gpu else min(CPU_ROWS, CPU_NUMBERS // width))
 
 
