@@ -214,7 +214,7 @@ class Inputs:
     strings; None if there are none. `numbered` is the name of a tensor, INT32 `[rows, 1]`, that a request for a fleet
     may have in place of its models' ids: their places among the ids, which are the categories of the last column.
     `default` is the place of the model that answers rows with an unknown id; None: they are refused. `whole_ids` is the
-    INT64 tensor with the ids of a fleet's models; None if there are none, or if they are strings, the last of `text`.
+    INT64 tensor with the ids of a fleet's models; None if there are none or they are strings.
     """
 
     n_features: int
@@ -271,11 +271,6 @@ class Inputs:
         return tuple(each for each in (self.integers, self.whole_ids) if each is not None and each.columns)
 
     @functools.cached_property
-    def _whole(self) -> tuple[tuple[IntegerInput, slice | list[int]], ...]:
-        """The INT64 tensors, and the columns of each in the matrix."""
-        return tuple((each, _index(each.columns)) for each in self.whole)
-
-    @functools.cached_property
     def groups(self) -> tuple[IntegerInput | TextInput, ...]:
         """The tensors other than `X`."""
         return (*self.whole, *self.text)
@@ -309,9 +304,9 @@ class Inputs:
                 numbers = tensors[self.numbered][:, 0]
                 matrix[:, -1] = np.where((numbers >= 0) & (numbers < len(self.models)), numbers, UNKNOWN)
             given = tuple(group for group in given if group.name in tensors)
-        for whole, columns in self._whole:
+        for whole in self.whole:
             if whole.tensor in tensors:
-                matrix[:, columns] = whole.encode(tensors[whole.tensor])
+                matrix[:, _index(whole.columns)] = whole.encode(tensors[whole.tensor])
         sources = () if self.made is None else self.made.all_sources
         read: dict[int, Texts] = {}
         refused: dict[int, np.ndarray] = {}
