@@ -25,8 +25,6 @@ def check_alike(members: Sequence[Member], by: str) -> None:
     for name in (by, numbered(by), f"{NUMBERS}_{numbered(by)}"):
         if name in {*first.columns, *first.inputs.columns(), *first.plan.outputs}:
             raise ExportError(f"The models have a column or a tensor {name!r} already; choose another name with by=.")
-    if isinstance(first.id, int) and first.inputs.integers.columns:
-        raise ExportError("The models take whole numbers in INT64; their ids must then be strings.")
     if first.inputs.made is not None:
         raise ExportError("A fleet cannot take columns that are made of strings, such as a part of a name.")
 

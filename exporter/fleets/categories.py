@@ -31,10 +31,9 @@ class SharedCategories:
 
 def columns_with_categories(inputs: Inputs) -> dict[int, tuple[tuple[Any, ...], bool]]:
     """Return each column's categories, if they are strings or large whole numbers, and whether others are refused."""
-    groups: tuple[IntegerInput | TextInput, ...] = (inputs.integers, *inputs.text)
     return {
         column: (known, closed)
-        for group in groups
+        for group in inputs.groups
         for column, known, closed in zip(group.columns, group.categories, group.closed, strict=True)
         if known or group is not inputs.integers
     }

@@ -271,7 +271,7 @@ def _ids(members: Sequence[Member], shared: Inputs, by: str, column: int, *, clo
     """Return the fields of `Inputs` with the ids in a column of the matrix."""
     whole = tuple(member.id for member in members if isinstance(member.id, int))
     if whole:
-        return {"integers": IntegerInput((column,), (whole,), (closed,), name=by)}
+        return {"whole_ids": IntegerInput((column,), (whole,), (closed,), name=by)}
     known = tuple(str(member.id) for member in members)
     return {"text": (*shared.text, TextInput(by, (column,), (known,), (closed,)))}
 

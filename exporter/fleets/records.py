@@ -13,7 +13,7 @@ from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.exporter.fleets.unstacked import member_plans
 from triton_regressors.kernels.entry import Document, OutputParity, read_golden
 from triton_regressors.kernels.format.fleet import MemberOrigin
-from triton_regressors.kernels.format.inputs import Inputs, IntegerInput
+from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.member_table import MemberTable, read_members
 from triton_regressors.kernels.format.parity import Parity
 from triton_regressors.kernels.plan.plan import Plan, load_plan
@@ -125,7 +125,7 @@ def _own_inputs(whole: Inputs) -> Inputs:
         whole,
         n_features=whole.n_features - 1,
         text=tuple(group for group in whole.text if group.name != whole.ids),
-        integers=IntegerInput() if whole.integers.name is not None else whole.integers,
+        whole_ids=None,
         numbered=None,
         default=None,
         categorical=(),

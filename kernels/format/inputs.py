@@ -7,7 +7,8 @@ other string. Columns of whole numbers that FP32 would round may be an INT64 ten
 would round a column's categories too, the matrix has the places of the numbers among the categories. Columns of dates
 are in `integers` too: whole nanoseconds since 1970-01-01 UTC, which become whole microseconds in the matrix. `X` holds
 the other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads
-it. The matrix may end with columns that steps make of strings, see `text_steps.py`.
+it. The matrix may end with columns that steps make of strings, see `text_steps.py`. A fleet's matrix ends with the
+places of models among their ids, which are a tensor of their own: BYTES, or INT64 if they are whole numbers.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class DateColumn:
 
 @dataclass(frozen=True)
 class IntegerInput:
-    """The INT64 tensor `[rows, len(columns)]`, called `integers` unless it has a `name`, as ids of a fleet do.
+    """An INT64 tensor `[rows, len(columns)]`, called `integers` unless it has a `name`, as ids of a fleet do.
 
     `columns` are the plan's columns. `categories` holds the ordered categories of each column whose categories float64
     does not tell apart, and nothing for a column of numbers. `closed` says for each column whether a number outside its
@@ -146,6 +147,11 @@ class IntegerInput:
     closed: tuple[bool, ...] = ()
     dates: tuple[DateColumn | None, ...] | None = None
     name: str | None = None
+
+    @property
+    def tensor(self) -> str:
+        """The tensor's name."""
+        return self.name or INTEGERS
 
     def encode(self, integers: np.ndarray) -> np.ndarray:
         """Return int64 `[rows, columns]` as the plan's numbers, float64 of the same shape."""
@@ -201,13 +207,14 @@ class IntegerInput:
 class Inputs:
     """The input tensors of a plan of `n_features` columns: `X` holds the columns `numeric`, each of `text` its own.
 
-    `dtype` is that of `X`, float32 or float64. `integers` is the INT64 tensor, which may have no columns. `categorical`
-    are the columns of numbers that are compared with categories for equality. A client must not round these columns
-    unless the rows behind the entry had float32 there. `float32` are the columns with float32, in which the entry
-    answers the estimator's own float32; None if there are none. `made` are the columns that steps make of strings; None
-    if there are none. `numbered` is the name of a tensor, INT32 `[rows, 1]`, that a request for a fleet may have in
-    place of its models' ids: their places among the ids, which are the categories of the last column. `default` is the
-    place of the model that answers rows with an unknown id; None: they are refused.
+    `dtype` is that of `X`, float32 or float64. `integers` is the INT64 tensor of that name, which may have no columns.
+    `categorical` are the columns of numbers that are compared with categories for equality. A client must not round
+    these columns unless the rows behind the entry had float32 there. `float32` are the columns with float32, in which
+    the entry answers the estimator's own float32; None if there are none. `made` are the columns that steps make of
+    strings; None if there are none. `numbered` is the name of a tensor, INT32 `[rows, 1]`, that a request for a fleet
+    may have in place of its models' ids: their places among the ids, which are the categories of the last column.
+    `default` is the place of the model that answers rows with an unknown id; None: they are refused. `whole_ids` is the
+    INT64 tensor with the ids of a fleet's models; None if there are none or they are strings.
     """
 
     n_features: int
@@ -220,6 +227,7 @@ class Inputs:
     made: MadeTexts | None = None
     numbered: str | None = None
     default: int | None = None
+    whole_ids: IntegerInput | None = None
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:
@@ -229,12 +237,12 @@ class Inputs:
     @property
     def plain_matrix(self) -> bool:
         """Return whether `X` alone, unchanged, is the plan's matrix."""
-        return not self.text and not self.integers.columns and len(self.numeric) == self.n_features
+        return not self.groups and len(self.numeric) == self.n_features
 
     @functools.cached_property
     def matrix_dtype(self) -> str:
         """The dtype of the plan's matrix: float64 if a tensor may hold numbers that float32 does not."""
-        return "float64" if self.integers.columns and self.integers.name is None else self.dtype
+        return "float64" if self.integers.columns else self.dtype
 
     @property
     def n_given(self) -> int:
@@ -249,7 +257,7 @@ class Inputs:
     @functools.cached_property
     def models(self) -> tuple[str, ...] | tuple[int, ...]:
         """The ids of a fleet's models in the order of their numbers; none for a single model."""
-        groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text) if self.numbered else ()
+        groups = self.groups if self.numbered else ()
         return next((each.categories[-1] for each in groups if self.n_features - 1 in each.columns), ())
 
     @functools.cached_property
@@ -258,24 +266,25 @@ class Inputs:
         return _index(self.numeric)
 
     @functools.cached_property
-    def _whole(self) -> slice | list[int]:
-        """The columns of whole numbers in the matrix."""
-        return _index(self.integers.columns)
+    def whole(self) -> tuple[IntegerInput, ...]:
+        """The INT64 tensors."""
+        return tuple(each for each in (self.integers, self.whole_ids) if each is not None and each.columns)
 
     @functools.cached_property
-    def of_integers(self) -> str:
-        """The name of the INT64 tensor."""
-        return self.integers.name or INTEGERS
+    def groups(self) -> tuple[IntegerInput | TextInput, ...]:
+        """The tensors other than `X`."""
+        return (*self.whole, *self.text)
 
     def columns(self) -> dict[str, tuple[int, ...]]:
         """Return each tensor's columns of the plan's matrix."""
-        numbers = {NUMBERS: self.numeric, self.of_integers: self.integers.columns}
-        tensors = {name: columns for name, columns in numbers.items() if columns}
-        return {**tensors, **{each.name: each.columns for each in self.text}}
+        numbers = {NUMBERS: self.numeric} if self.numeric else {}
+        whole = {each.tensor: each.columns for each in self.whole}
+        return {**numbers, **whole, **{each.name: each.columns for each in self.text}}
 
     def datatypes(self) -> dict[str, str]:
         """Return what the server calls the type of each tensor."""
-        numbers = {NUMBERS: "FP64" if self.dtype == "float64" else "FP32", self.of_integers: "INT64"}
+        numbers = {each.tensor: "INT64" for each in self.whole}
+        numbers[NUMBERS] = "FP64" if self.dtype == "float64" else "FP32"
         return {name: numbers.get(name, "BYTES") for name in self.columns()}
 
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
@@ -295,8 +304,9 @@ class Inputs:
             given = tuple(group for group in given if group.name in tensors)
         if self.numeric:
             matrix[:, self._numeric] = tensors[NUMBERS]
-        if self.integers.columns and self.of_integers in tensors:
-            matrix[:, self._whole] = self.integers.encode(tensors[self.of_integers])
+        for whole in self.whole:
+            if whole.tensor in tensors:
+                matrix[:, _index(whole.columns)] = whole.encode(tensors[whole.tensor])
         sources = () if self.made is None else self.made.all_sources
         read: dict[int, Texts] = {}
         refused: dict[int, np.ndarray] = {}
@@ -326,8 +336,8 @@ class Inputs:
         tensors = {}
         if self.numeric:
             tensors[NUMBERS] = np.ascontiguousarray(matrix[:, list(self.numeric)].astype(self.dtype))
-        if self.integers.columns:
-            tensors[self.of_integers] = self.integers.decode(matrix[:, self.integers.columns])
+        for whole in self.whole:
+            tensors[whole.tensor] = whole.decode(matrix[:, whole.columns])
         return {**tensors, **{group.name: group.decode(matrix[:, group.columns]) for group in self.text}}
 
     def rounded(self, X: np.ndarray) -> np.ndarray:
@@ -351,8 +361,7 @@ class Inputs:
     @property
     def closed(self) -> list[int]:
         """The columns of the matrix that hold no `UNKNOWN`."""
-        groups: tuple[IntegerInput | TextInput, ...] = (self.integers, *self.text)
-        pairs = [pair for group in groups for pair in zip(group.columns, group.closed, strict=True)]
+        pairs = [pair for group in self.groups for pair in zip(group.columns, group.closed, strict=True)]
         made = self.made.columns if self.made is not None else ()
         return [column for column, closed in pairs if closed] + [each.column for each in made if each.closed]
 
@@ -364,7 +373,7 @@ class Inputs:
     @property
     def coded(self) -> list[int]:
         """The columns of the matrix that hold the places of categories, or `UNKNOWN`, and those made of strings."""
-        integers = zip(self.integers.columns, self.integers.categories, strict=True)
+        integers = [pair for group in self.whole for pair in zip(group.columns, group.categories, strict=True)]
         text = [column for group in self.text for column in group.columns]
         made = range(self.n_given, self.n_features)
         return [column for column, known in integers if known] + text + [*made]

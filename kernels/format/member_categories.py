@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .inputs import UNKNOWN, Inputs, IntegerInput, TextInput
+from .inputs import UNKNOWN, Inputs, TextInput
 
 MISSING = -2
 """The answer to a category that is a missing value to a member; to one that is unknown to it, it is `UNKNOWN`."""
@@ -117,9 +117,8 @@ def _absent(categories: tuple[Any, ...], missing: tuple[str, ...]) -> np.ndarray
 
 def _categories_of(inputs: Inputs) -> dict[int, tuple[tuple[Any, ...], tuple[str, ...]]]:
     """Return each column's categories, and the strings that are a missing value to a model without this category."""
-    groups: tuple[IntegerInput | TextInput, ...] = (inputs.integers, *inputs.text)
     return {
         column: (known, ("", *group.missing) if isinstance(group, TextInput) else ())
-        for group in groups
+        for group in inputs.groups
         for column, known in zip(group.columns, group.categories, strict=True)
     }

@@ -35,8 +35,9 @@ def why_refused(
     """
     tensor, place = inputs.place(column)
     known = f"{tensor} must hold categories that the model{member} was fitted on"
+    whose = f" (its model{member} takes none)" if member else ""
     if column in inputs.dates:
-        return "missing", f"{tensor} must hold no missing date: {where} is NaT."
+        return "missing", f"{tensor} must hold no missing date: {where} is NaT{whose}."
     string = given(tensor, place)
     if not isinstance(string, bytes):
         return "unknown_category", f"{known}: {where} is {string}."
@@ -49,7 +50,6 @@ def why_refused(
         return "too_long", f"{tensor} must hold no string of more than {limit}: {where} is {quoted(string)}."
     if not np.isnan(number):
         return "unknown_category", f"{known}: {where} is {quoted(string)}."
-    whose = f" (its model{member} takes none)" if member else ""
     if not string:
         return "missing", f"{tensor} must hold no empty string, which is a missing value: {where} is empty{whose}."
     counts = f"is {quoted(string)}, which counts as missing"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import triton_regressors as tr
+from tests.exporter.fleets import whole
 from tests.exporter.fleets.fleets import COLUMNS, ridges, table
 from triton_regressors.scoring import files, predictor
 from triton_regressors.scoring.errors import ScoringError
@@ -99,6 +100,28 @@ def test_a_default_answers_unknown_ids_and_the_output_says_so(
     found = pd.read_parquet(tmp_path / "out.parquet")
     assert found["model_used"].tolist() == [3 if each == 99 else each for each in rows["shop"]]
     assert found["y"][UNKNOWN] == pytest.approx(MODELS["shop-3"].predict(X.loc[[UNKNOWN], COLUMNS])[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_columns_beside_the_ids_may_be_whole_numbers_too(kind: str, write: Write, tmp_path: Path) -> None:
+    models = whole.fleet("error")
+    entry = tr.export_fleet(models, tmp_path, name="whole", by="shop", samples=whole.samples()).entry.directory
+    parts = [whole.rows(place, 90).assign(shop=shop) for place, shop in enumerate(models)]
+    rows = pd.concat(parts, ignore_index=True).sample(frac=1, random_state=0, ignore_index=True)
+    out = tmp_path / "out.parquet"
+    tr.score(entry, write(rows, kind), out, keep=["shop"])
+    found, answers = pd.read_parquet(out), tr.load(entry).predict(rows)
+    assert found["shop"].tolist() == rows["shop"].tolist()
+    assert found["y"].to_numpy().tobytes() == answers.tobytes()
+    own = [models[shop].predict(rows.loc[[row], whole.COLUMNS])[0] for row, shop in enumerate(rows["shop"])]
+    np.testing.assert_allclose(answers, own, rtol=1e-5, atol=1e-5)
+    rows.loc[333, "shop"] = whole.ARTICLE
+    rows.loc[444, "article"] = whole.ARTICLE + 99
+    done = tr.score(entry, write(rows, kind), tmp_path / "refused.parquet", errors="row")
+    listed = pd.read_csv(str(done.listed))
+    assert listed["row"].tolist() == [333, 444]
+    assert listed["reason"][0].startswith(f"shop must name a model of this fleet: row 333 is {whole.ARTICLE}.")
+    assert listed["reason"][1].startswith(f"integers must hold categories that the model {rows['shop'][444]} was")
 
 
 @pytest.mark.parametrize("name", TABLES)

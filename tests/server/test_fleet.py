@@ -18,8 +18,9 @@ import tritonclient.http
 from sklearn.base import clone
 from tritonclient.utils import InferenceServerException
 
-from tests.exporter.fleets import towns
+from tests.exporter.fleets import towns, whole
 from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
+from tests.server.snippets import run_snippets
 from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors import TritonRegressorsError, export, export_fleet, update_fleet
@@ -32,6 +33,7 @@ from triton_regressors.kernels.entry import read_document
 pytestmark = pytest.mark.server
 
 MODELS = mixed()
+WHOLE = whole.fleet("error")
 TOWNS = {f"shop-{shop}": towns.fitted(shop, "ignore" if shop % 2 else "error", "ridge") for shop in range(5)}
 CLIENTS, REQUESTS, BAD, SHOWN = 300, 4, 10, 100
 KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "O": "BYTES"}
@@ -44,6 +46,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("shop-0", "shop-3"):
         export(MODELS[name], directory, name=name, sample=samples(MODELS)[name], input="fp64")
     export_fleet(TOWNS, directory, name="towns", by="shop", samples=towns.samples(TOWNS))
+    export_fleet(WHOLE, directory, name="whole", by="shop", samples=whole.samples())
+    export(WHOLE[whole.shop_id(1)], directory, name="whole-1", sample=whole.rows(1), input="fp64")
     export_fleet(MODELS, directory, name="counted", by="shop")
     many = [*ridges(2).values()] * (SHOWN // 2 + 5)
     export_fleet(dict(enumerate(many)), directory, name="many", by="shop")
@@ -266,6 +270,34 @@ def test_models_of_a_fleet_know_different_categories(server: TritonServer, repos
         with pytest.raises(InvalidRequest, match=f"the model 'shop-2' was fitted on: row 17, .*'{other}'"):
             client.predict("towns", X)
         assert verify(client, repository / "towns").passed
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_ids_and_columns_are_whole_numbers(server: TritonServer, repository: Path, protocol: str) -> None:
+    """Both are INT64, in inputs of their own, and an error names the one that holds the wrong number."""
+    shops, shop = list(WHOLE), whole.shop_id(1)
+    X = pd.concat([whole.rows(place, 8).assign(shop=each) for place, each in enumerate(shops)], ignore_index=True)
+    expected = np.concatenate([WHOLE[each].predict(X.loc[X["shop"] == each, whole.COLUMNS]) for each in shops])
+    mine = X["shop"] == shop
+    with Client(server.grpc_url if protocol == "grpc" else server.http_url, protocol) as client:
+        answers = client.predict("whole", X[["shop", *whole.COLUMNS]])
+        np.testing.assert_allclose(answers, expected, rtol=1e-5, atol=1e-5)
+        assert answers[mine].tobytes() == client.predict("whole-1", X.loc[mine, whole.COLUMNS]).tobytes()
+        one_by_one = [client.predict("whole", X.iloc[[row]]) for row in range(len(X))]
+        assert np.concatenate(one_by_one).tobytes() == answers.tobytes()
+        article = whole.ARTICLE + 99
+        wrong = X.assign(article=X["article"].mask(X.index == 9, article))
+        why = rf"integers must hold categories that the model {shop} was fitted on: row 9, column 0 \('article'\) is "
+        with pytest.raises(InvalidRequest, match=f"{why}{article}"):
+            client.predict("whole", wrong)
+        with pytest.raises(InvalidRequest, match=f"shop must name a model of this fleet: row 9 is {article}"):
+            client.predict("whole", wrong.assign(shop=X["shop"].mask(X.index == 9, article)))
+        assert verify(client, repository / "whole").passed
+    given, found = run_snippets(repository / "whole", server)
+    for each in found:
+        assert each["y"].astype(np.float32).tobytes() == found[0]["y"].tobytes()  # JSON has no float32
+    own = WHOLE[given["shop"][0]].predict(given[whole.COLUMNS])
+    np.testing.assert_allclose(found[0]["y"][:, 0], own, rtol=1e-5, atol=1e-5)
 
 
 def counted(server: TritonServer, model: str, metric: str) -> dict[str, float]:

@@ -9,7 +9,6 @@ import numpy as np
 from triton_regressors.describe.input_text import labels, listed
 from triton_regressors.kernels.entry import Document
 from triton_regressors.kernels.format.fleet import MemberClass
-from triton_regressors.kernels.format.inputs import IntegerInput, TextInput
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.tables.columns import in_words
 
@@ -66,7 +65,7 @@ def _categories_sentences(document: Document, table: MemberTable, one: int | Non
             yield f"{called[column]}: {count:,} of {_models(len(ids))} refuse categories that they do not know."
     if table.categories is None or one is None:
         return
-    groups: tuple[IntegerInput | TextInput, ...] = (document.inputs.integers, *document.inputs.text)
+    groups = document.inputs.groups
     known = {column: each for group in groups for column, each in zip(group.columns, group.categories, strict=True)}
     for column, numbers in table.categories.of_member(one).items():
         own = [known[column][number] for number in numbers.tolist()]

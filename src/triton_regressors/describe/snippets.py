@@ -96,8 +96,8 @@ def example(inputs: Inputs, golden: Golden) -> dict[str, list[Any]]:
             found[tensor] = [text.decode() for text in values[0]]
         elif values.dtype.kind == "i":
             found[tensor] = values[0].tolist()
-            for place in inputs.integers.date_places():
-                if found[tensor][place] != NAT:
+            for place, column in enumerate(columns[tensor]):
+                if column in inputs.dates and found[tensor][place] != NAT:
                     found[tensor][place] -= found[tensor][place] % HOUR
         else:
             found[tensor] = [

@@ -129,6 +129,48 @@ def test_dates_in_json() -> None:
     assert from_json(IntegerInput, to_json(plain)) == plain
 
 
+IDS = Inputs(
+    5,
+    (1,),
+    (TextInput("town", (3,), (("Bonn", "Ulm"),), (True,)),),
+    integers=IntegerInput((0, 2), ((2**60, 2**60 + 1), ()), (False, False), (None, DateColumn("us"))),
+    numbered="shop_number",
+    whole_ids=IntegerInput((4,), ((7, -(2**62) - 1, 8),), (True,), name="shop"),
+)
+
+
+def test_ids_that_are_whole_numbers_have_a_tensor_beside_integers() -> None:
+    assert IDS.datatypes() == {"X": "FP32", "integers": "INT64", "shop": "INT64", "town": "BYTES"}
+    assert IDS.columns() == {"X": (1,), "integers": (0, 2), "shop": (4,), "town": (3,)}
+    assert (IDS.ids, IDS.models) == ("shop", (7, -(2**62) - 1, 8))
+    assert (IDS.closed, IDS.coded, list(IDS.dates)) == ([4, 3], [0, 4, 3], [2])
+    assert [IDS.place(column) for column in (0, 2, 4)] == [("integers", 0), ("integers", 1), ("shop", 0)]
+    tensors = {
+        "X": np.arange(4, dtype=np.float32)[:, None],
+        "integers": np.array([[2**60 + 1, 1000], [2**60, NAT], [2**60 + 2, -1000], [7, 0]]),
+        "town": np.array([[b"Ulm"], [b"Bonn"], [b"Rom"], [b"Ulm"]], dtype=object),
+    }
+    shops = np.array([[8], [-(2**62) - 1], [-(2**62)], [2**60]])
+    found = IDS.encode({**tensors, "shop": shops})
+    expected = [[1, 0, 1, 1, 2], [0, 1, np.nan, 0, 1], [UNKNOWN, 2, -1, UNKNOWN, UNKNOWN], [UNKNOWN, 3, 0, 1, UNKNOWN]]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(IDS.encode(IDS.decode(found)), found)
+    numbers = IDS.encode({**tensors, "shop_number": np.array([[2], [1], [3], [-1]], dtype=np.int32)})
+    np.testing.assert_array_equal(numbers, expected)
+    assert np.isnan(IDS.encode(tensors)[:, 4]).all()
+
+
+def test_ids_in_json() -> None:
+    assert from_json(Inputs, json.loads(json.dumps(to_json(IDS))), names={"MadeTexts": Any}) == IDS
+    assert "whole_ids" not in to_json(DATED)  # as entries of one model have it
+
+
+def test_ids_alone_need_no_float64() -> None:
+    alone = Inputs(3, (0, 1), numbered="n", whole_ids=IntegerInput((2,), ((2**60,),), (True,), name="shop"))
+    found = alone.encode({"X": np.ones((1, 2), np.float32), "shop": np.array([[2**60]])})
+    assert (found.dtype, found.tolist(), alone.plain_matrix) == (np.float32, [[1, 1, 0]], False)
+
+
 def test_missing_dates_are_refused_where_the_model_takes_none() -> None:
     rows = DATED.encode({"X": np.zeros((2, 1), np.float32), "integers": np.array([[0, 1], [NAT, 1]])})
     assert Allowed(3, (), DATED.closed).first_wrong(rows) == (1, 0)

@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from tritonclient.grpc import service_pb2
 
+from tests.exporter.fleets import whole
 from triton_regressors import ComparisonError, compare, export, export_fleet
 from triton_regressors.clients.compare.load import members, payloads
 from triton_regressors.clients.compare.load.generator import Load, Sample
@@ -51,6 +52,19 @@ def test_golden_rows_of_a_fleet(entry: Path, law: str | None) -> None:
     load = Load("grpc", 1, concurrency=1)
     assert len(Payloads.build("demand", SIGNATURE, rows, load, "").requests) == payloads.MAX_PAYLOADS_OF_FLEET
     assert len(Payloads.build("demand", SIGNATURE, rows.zeros(), load, "").requests) == payloads.MAX_PAYLOADS_OF_FLEET
+
+
+def test_golden_rows_of_a_fleet_whose_ids_and_columns_are_whole_numbers(tmp_path: Path) -> None:
+    models = whole.fleet()
+    fleet = export_fleet(models, tmp_path, name="demand", by="shop", samples=whole.samples()).entry.directory
+    rows = golden_rows(fleet, Signature(("X", "integers", "shop"), "y"))
+    assert rows is not None
+    assert rows.tensors["shop"].dtype == rows.tensors["integers"].dtype == np.int64
+    shares = [(rows.tensors["shop"] == shop).mean() for shop in models]
+    np.testing.assert_allclose(shares, 1 / len(models), atol=0.02)
+    known = {shop: set(sample["article"]) for shop, sample in whole.samples().items()}
+    pairs = zip(rows.tensors["shop"][:, 0].tolist(), rows.tensors["integers"][:, 0].tolist(), strict=True)
+    assert all(article in known[shop] for shop, article in pairs)
 
 
 def test_an_answer_is_wrong_by_its_own_model_s_spread(entry: Path) -> None:
