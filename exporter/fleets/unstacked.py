@@ -22,6 +22,7 @@ from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.member_choice import MemberChoice
 from triton_regressors.kernels.ops.columns.stacked_lookup import StackedLookup
+from triton_regressors.kernels.ops.linear.by_members import ByMembers
 from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.ops.linear.piecewise_affine import PiecewiseAffine
 from triton_regressors.kernels.ops.linear.stacked_pieces import StackedPieces
@@ -85,8 +86,6 @@ def _operations(operation: Operation, members: int) -> list[Operation]:
 @functools.singledispatch
 def unstacked(stack: Stacked[Any]) -> list[Operation]:
     """Return the members' own operations; by default each array and each attribute is a field of theirs."""
-    if type(stack).member is not Stacked.member:
-        return [stack.member(m) for m in range(stack.members)]
     kind = operation_class(stack.kind().removeprefix(PREFIX))
     attributes, arrays = _attributes(stack), dict(stack.arrays())
     return [kind(**attributes, **{name: a[m] for name, a in arrays.items()}) for m in range(stack.members)]
@@ -94,6 +93,11 @@ def unstacked(stack: Stacked[Any]) -> list[Operation]:
 
 def _attributes(stack: Stacked[Any]) -> dict[str, Any]:
     return {name: value for name, value in stack.attributes().items() if name not in OF_THE_STACK}
+
+
+@unstacked.register
+def _by_members(stack: ByMembers) -> list[Operation]:  # type: ignore[type-arg]  # the registry takes classes alone
+    return [stack.member(m) for m in range(stack.members)]
 
 
 @unstacked.register

@@ -105,7 +105,7 @@ def product(
         if finish is not None:
             finish(answer)
         return answer
-    tiles = list(row_tiles(rows, sizes))
+    tiles = row_tiles(rows, sizes)
     filled = tiles[-1][0] + tiles[-1][2]
     answer = torch.empty(filled, columns, dtype=torch.float64)
     aligned = x.dtype == torch.float64 and x.is_contiguous() and x.data_ptr() % ALIGNED == 0
@@ -180,22 +180,23 @@ def sizes_alike(
     return tuple(size for size, alike in zip(sizes, same, strict=True) if alike) if same[0] else ()
 
 
-def row_tiles(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield each tile's first row, number of rows and size; tiles have these sizes and hold all rows in order.
+@functools.lru_cache(maxsize=1024)
+def row_tiles(rows: int, sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Return each tile's first row, number of rows and size; tiles have these sizes and hold all rows in order.
 
     The last tile may stay partly empty if more than three quarters of it are filled or no tile is smaller.
     """
     if rows <= sizes[-1]:
-        yield from [(0, rows, sizes[-1])] * bool(rows)
-        return
-    start = 0
+        return ((0, rows, sizes[-1]),) * bool(rows)
+    tiles, start = [], 0
     for size, smaller in zip(sizes, (*sizes[1:], 0), strict=True):
         while start < rows:
             count = min(size, rows - start)
             if 4 * count <= 3 * size and smaller:
                 break
-            yield start, count, size
+            tiles.append((start, count, size))
             start += count
+    return tuple(tiles)
 
 
 def apply(

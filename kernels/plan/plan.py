@@ -67,6 +67,10 @@ class Operation(ABC):
         super().__init_subclass__()
         cls.__repr__ = Operation.__repr__  # type: ignore[method-assign]  # that of a dataclass holds its arrays
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, which go from one process to another; what was computed from them stays behind."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
     def __repr__(self) -> str:
         parameters = sum(array.size for _, array in self.arrays())
         return f"{type(self).__name__}({self.describe()}{', ' * bool(self.describe())}{parameters:,} parameters)"

@@ -20,14 +20,11 @@ import torch
 
 from ..format.errors import PlanError
 from ..ops.kinds import MODULES
-from .plan import Operation, Parameters, operation_class
+from .plan import Operation, operation_class
 
 Member = TypeVar("Member", bound=Operation)
 
 PREFIX = "stacked_"
-
-MOST_KEPT = 4096
-"""The most members of an operation whose own operations are kept, so that memory does not grow with a fleet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,24 +59,8 @@ class Stacked(Operation, Generic[Member]):
             raise PlanError(f"{self.kind()}: there must be at least one member, and numbers from 0 on.")
 
     def places(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Return the place of each row's member in this stack, int64 `[rows]`; 0 for rows of other members."""
-        place = numbers[:, 0].double() - self.first
-        return torch.where((place >= 0) & (place < self.members), place, 0.0).long()
-
-    def member(self, place: int) -> Member:
-        """Return the operation of the member at a place, for kinds whose rows a CPU computes member by member."""
-        raise NotImplementedError
-
-    def own(self, place: int) -> tuple[Member, Parameters]:
-        """Return the operation of the member at a place, and what its plain torch reads; both are kept for a while."""
-        kept: dict[int, tuple[Member, Parameters]] = self.__dict__.setdefault("_own", {})
-        if place not in kept:
-            if len(kept) == MOST_KEPT:
-                kept.clear()
-            member = self.member(place)
-            arrays = member.plain_parameters().items()
-            kept[place] = member, {name: torch.from_numpy(np.require(a, requirements=["C", "W"])) for name, a in arrays}
-        return kept[place]
+        """Return the place of each row's member in this stack, int64 `[rows]`; any place for rows of other members."""
+        return (numbers.reshape(-1).long() - self.first).clamp_(0, self.members - 1)
 
     def members_of(self, numbers: torch.Tensor) -> dict[str, Any]:
         """Return the arguments by which a kernel finds each row's member; those of a single model are `one_member`."""

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...cpu.member_sums import by_members
+from ...cpu.member_sums import in_order_of_members, rounded_sums
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Parameters
-from ...plan.stacked import Stacked
 from .affine import Affine
 from .affine_kernel import launch_affine
+from .by_members import ByMembers
 
 
 @dataclass(frozen=True, eq=False)
-class StackedAffine(Stacked[Affine]):
+class StackedAffine(ByMembers[Affine]):
     """An affine map for each member; `rounded` says that the answer is an output, which is rounded to float32."""
 
     weight: np.ndarray
@@ -70,6 +70,10 @@ class StackedAffine(Stacked[Affine]):
         zero = (self.weight == 0).all(axis=2).any()
         return {**super().parameters(), **({"sparse": np.ones(1, dtype=bool)} if zero else {})}
 
+    def plain_parameters(self) -> dict[str, np.ndarray]:
+        """Return the parameters, which the sums of all rows read."""
+        return self.parameters()
+
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place = inputs[0].double(), self.places(inputs[1])
         terms, intercept = _terms(x, parameters["weight"], place), parameters["intercept"][place]
@@ -82,8 +86,10 @@ class StackedAffine(Stacked[Affine]):
             terms, intercept = _terms(rows, parameters["weight"], places), parameters["intercept"][places]
             return terms.sum(1) + intercept, terms.abs_().sum(1) + intercept.abs()
 
-        rounded = self.rounded and self.function == "identity"
-        return by_members(self, inputs, sums if rounded else None, features + 2, features * targets)
+        x, place = inputs[0], self.places(inputs[1])
+        if not self.rounded or self.function != "identity":
+            return in_order_of_members(x, place, self.of_members)
+        return rounded_sums(x, place, self.of_members, sums, features + 2, features * targets)
 
     def member(self, place: int) -> Affine:
         return Affine(self.weight[place], self.intercept[place], self.function)

@@ -8,6 +8,7 @@ float64 `[F · (starts[members] + members), degree + 1]`, for each target if the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ class StackedPieces(Stacked[Member]):
     def members(self) -> int:
         return len(self.starts) - 1
 
-    @property
+    @functools.cached_property
     def most(self) -> int:
         """The largest number of knots of a function."""
         return int(np.diff(self.starts).max())
@@ -75,11 +76,11 @@ class StackedPieces(Stacked[Member]):
         starts, knots, functions = parameters["starts"], parameters["knots"], len(self.source)
         function = torch.arange(functions)[:, None]
         values = x.T.index_select(0, parameters["source"])
-        start = starts[place]
-        count = starts[place + 1] - start
+        start = starts.index_select(0, place)
+        count = starts.index_select(0, place + 1) - start
         first = start * functions + function * count
         piece = find(values, first, count, knots)
-        u = values - knots[first + (piece - 1).clip(0)]
+        u = values - knots.take(first + (piece - 1).clip(0))
         own = table[:, first + place * functions + function + piece]  # [targets, F, rows, degree + 1]
         y = own[..., -1]
         for term in range(own.shape[-1] - 2, -1, -1):
@@ -91,7 +92,7 @@ class StackedPieces(Stacked[Member]):
         piece = torch.zeros_like(first)
         for halving in reversed(range(self.most.bit_length())):
             further = piece + (1 << halving)
-            below = (further <= count) & (values >= knots[(first + further - 1).clip(max=len(knots) - 1)])
+            below = (further <= count) & (values >= knots.take((first + further - 1).clip(max=len(knots) - 1)))
             piece = torch.where(below, further, piece)
         return piece
 
@@ -107,8 +108,3 @@ class StackedPieces(Stacked[Member]):
 def starts_of(knots: Sequence[np.ndarray]) -> np.ndarray:
     """Return `starts` of members whose knots are `[F, knots]`."""
     return np.cumsum([0, *(each.shape[1] for each in knots)])
-
-
-def with_places(x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """Return float64 rows with the place of each one's member as their last column."""
-    return torch.cat([x.double(), place[:, None].double()], dim=1)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...cpu.tiles import in_tiles
+from ...cpu.tiles import tile_rows
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
 from ...plan.stacked import attributes_key
 from .piecewise import Piecewise, launch_piecewise
-from .stacked_pieces import Find, StackedPieces, starts_of, with_places
+from .stacked_pieces import Find, StackedPieces, starts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,9 @@ class StackedPiecewise(StackedPieces[Piecewise]):
         return self._compute(parameters, inputs[0].double(), self.places(inputs[1]), self.find_by_definition)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        rows, width = with_places(inputs[0], self.places(inputs[1])), len(self.source)
-
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            return self._compute(parameters, tile[:, :-1], tile[:, -1].long(), self.find)
-
-        return in_tiles(rows, compute, width, width)
+        x, place, rows = inputs[0].double(), self.places(inputs[1]), tile_rows(len(self.source))
+        parts = zip(x.split(rows), place.split(rows), strict=True)
+        return torch.cat([self._compute(parameters, *part, self.find) for part in parts])
 
     def _compute(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor, find: Find) -> torch.Tensor:
         y, values = self.values(parameters, parameters["coefficients"][None], x, place, find)

@@ -3,7 +3,8 @@
 The operation holds what a member's own operation computes with: one function for each column and target. `table`:
 float64 `[targets, F · (starts[members] + members), degree + 1]`; `intercept`: float64 `[members, targets]`.
 
-The kernel is that of `piecewise_affine.py`. Plain torch computes all rows at once, in the tiles of one member alone.
+The kernel is that of `piecewise_affine.py`. Plain torch computes all rows at once, and adds their terms
+up in the tiles of one member alone.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...cpu.tiles import apply, in_tiles, matmul
+from ...cpu.tiles import apply, in_tiles, matmul, tile_rows
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Parameters
 from ...plan.stacked import attributes_key
 from .piecewise_affine import PiecewiseAffine, launch_piecewise_affine
-from .stacked_pieces import StackedPieces, starts_of, with_places
+from .stacked_pieces import StackedPieces, starts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +79,21 @@ class StackedPiecewiseAffine(StackedPieces[PiecewiseAffine]):
         return FUNCTIONS[self.function](y.sum(0) + parameters["intercept"][place])
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        place, table = self.places(inputs[1]), parameters["table"]
+        x, place, table = inputs[0].double(), self.places(inputs[1]), parameters["table"]
         targets, columns = len(table), len(self.source)
         ones = torch.ones(columns, 1, dtype=torch.float64)
 
-        def compute(tile: torch.Tensor) -> torch.Tensor:
-            y, values = self.values(parameters, table, tile[:, :-1], tile[:, -1].long(), self.find)
-            y = torch.where(values[:, :, None].isnan(), 0.0 if self.nan_is_zero else torch.nan, y)
-            return matmul(y.permute(1, 2, 0).reshape(-1, columns), ones).reshape(-1, targets)
+        def add_up(tile: torch.Tensor) -> torch.Tensor:
+            by_columns = tile.reshape(-1, columns).T.contiguous().T  # as those of one member alone lie in memory
+            return matmul(by_columns, ones).reshape(-1, targets)
 
-        y = in_tiles(with_places(inputs[0], place), compute, targets, columns * targets)
-        return apply(FUNCTIONS[self.function], y + parameters["intercept"][place])
+        sums, rows = [], tile_rows(columns * targets)
+        for part, places in zip(x.split(rows), place.split(rows), strict=True):
+            y, values = self.values(parameters, table, part, places, self.find)
+            y = torch.where(values[:, :, None].isnan(), 0.0 if self.nan_is_zero else torch.nan, y)
+            terms = y.permute(1, 2, 0).reshape(-1, targets * columns)
+            sums.append(in_tiles(terms, add_up, targets, columns * targets))
+        return apply(FUNCTIONS[self.function], torch.cat(sums).add_(parameters["intercept"][place]))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         x, numbers = inputs

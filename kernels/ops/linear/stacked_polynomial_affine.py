@@ -18,12 +18,11 @@ import torch
 import triton
 import triton.language as tl
 
-from ...cpu.member_sums import by_members
 from ...format.errors import PlanError
 from ...numerics.functions import apply_function, function_suffix
 from ...numerics.members import member_places
 from ...plan.plan import Parameters
-from ...plan.stacked import Stacked
+from .by_members import ByMembers
 from .launch import NESTED_ROWS, polynomial_affine_shape
 from .polynomial_affine import PolynomialAffine, nested_sum, polynomial_sum
 
@@ -98,7 +97,7 @@ def stacked_polynomial_affine_kernel(
 
 
 @dataclass(frozen=True, eq=False)
-class StackedPolynomialAffine(Stacked[PolynomialAffine]):
+class StackedPolynomialAffine(ByMembers[PolynomialAffine]):
     """A polynomial for each member, of the same monomials."""
 
     indices: np.ndarray
@@ -146,16 +145,6 @@ class StackedPolynomialAffine(Stacked[PolynomialAffine]):
         tables = [self.member(place).parameters() for place in range(self.members)]
         stacked = {name: np.stack([each[name] for each in tables]) for name in tables[0] if name != "prefixes"}
         return {"prefixes": tables[0]["prefixes"], **stacked}
-
-    def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return no parameters: `own` has those of members whose rows are in a batch."""
-        return {}
-
-    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        return by_members(self, inputs, reference=True)
-
-    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        return by_members(self, inputs)
 
     def gains_by_order(self) -> bool:
         """A program reads the weights of its rows' members, or takes as long as there are such members."""

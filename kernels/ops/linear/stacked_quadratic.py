@@ -18,12 +18,12 @@ import torch
 import triton
 import triton.language as tl
 
-from ...cpu.member_sums import by_members
 from ...format.errors import PlanError
 from ...numerics.functions import apply_function, function_suffix
 from ...numerics.members import member_places
 from ...plan.plan import Parameters
-from ...plan.stacked import Stacked, attributes_key, shapes_key, stacked_fields
+from ...plan.stacked import attributes_key, shapes_key, stacked_fields
+from .by_members import ByMembers
 from .launch import quadratic_shape
 from .quadratic import Quadratic, float32_precision, narrow_form, narrow_weights, wide_form
 
@@ -72,7 +72,7 @@ def stacked_quadratic_kernel(
 
 
 @dataclass(frozen=True, eq=False)
-class StackedQuadratic(Stacked[Quadratic]):
+class StackedQuadratic(ByMembers[Quadratic]):
     """A quadratic form for each member."""
 
     shift: np.ndarray
@@ -122,16 +122,6 @@ class StackedQuadratic(Stacked[Quadratic]):
     def parameters(self) -> dict[str, np.ndarray]:
         tables = [self.member(place).parameters() for place in range(self.members)]
         return {name: np.stack([each[name] for each in tables]) for name in tables[0]}
-
-    def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return no parameters: `own` has those of members whose rows are in a batch."""
-        return {}
-
-    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        return by_members(self, inputs, reference=True)
-
-    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        return by_members(self, inputs)
 
     def gains_by_order(self) -> bool:
         """A program takes as long as its rows have members."""

@@ -9,12 +9,12 @@ zero.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from ...cpu.tiles import BLOCK, Scratch, apply, matmul, row_tiles, sizes_alike, tile_rows, tile_sizes
+from ...cpu.tiles import BLOCK, TILE_ELEMENTS, Scratch, apply, matmul, row_tiles, sizes_alike, tile_rows, tile_sizes
 from ...numerics.fast_math import LOG2_E
 from ...numerics.functions import FUNCTIONS, IN_PLACE
 from ...numerics.powers import torch_power
@@ -44,6 +44,10 @@ EIGHT = 8
 
 MANY_POINTS = 512
 """From this many points on, rows are padded to whole blocks of `tiles.apply`."""
+
+
+_Tile = tuple[int, int, int, int]
+"""The place of a matrix, the first row of some of its rows, how many they are, and the rows of their tile."""
 
 
 class PointMatrix:
@@ -125,12 +129,82 @@ class PointMatrix:
             else:
                 if self._squared:
                     torch.sum(z * z, 1, out=block[:count, features])
-                if direct:
-                    torch.mm(block, self._table, out=matrix)
-                else:
-                    matrix[:] = matmul(block, self._table)
-                self._finish_products(z, m)
+                self._multiply(block, matrix, direct)
+                self._finish_products(block, m)
             yield start, apply(self._function, m, ELEMENTS_AT_ONCE)
+
+    @staticmethod
+    def agree(matrices: Sequence[PointMatrix]) -> bool:
+        """Return whether `tiles_of` computes matrices, which are functions of one metric and profile."""
+        return all(matrix._products and matrix._exponent == matrices[0]._exponent for matrix in matrices)
+
+    @staticmethod
+    def tiles_of(
+        matrices: Sequence[PointMatrix], counts: Sequence[int], x: torch.Tensor, scratch: Scratch
+    ) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """Yield tiles as `tiles` does, each with the place of its matrix, for rows of several matrices that `agree`.
+
+        Each matrix takes a call of the library for its products. Most of the rest is computed for several at once.
+
+        Args:
+            matrices: the functions of points.
+            counts: how many rows each of them has.
+            x: `[rows, features]`, the rows of one matrix after those of another.
+            scratch: the memory for tiles.
+        """
+        first, start = matrices[0], 0
+        tiles: list[_Tile] = []
+        for place, (matrix, count) in enumerate(zip(matrices, counts, strict=True)):
+            tiles += [(place, start + row, some, size) for row, some, size in row_tiles(count, matrix._way[1])]
+            start += count
+        lines = PointMatrix._lines(matrices, counts, x, tiles)
+        room = max(TILE_ELEMENTS, *(size * matrices[place].columns for place, _, _, size in tiles))
+        kept = scratch.rows(-(-room // BLOCK), BLOCK).view(-1)
+        made: list[tuple[int, int, torch.Tensor]] = []
+        line = end = 0
+        for place, row, count, size in tiles:
+            matrix = matrices[place]
+            if end + size * matrix.columns > room:
+                apply(first._profiled, kept[:end], ELEMENTS_AT_ONCE)
+                yield from made
+                made, end = [], 0
+            block = lines[line : line + size]
+            whole = kept[end : end + size * matrix.columns].view(size, matrix.columns)
+            matrix._multiply(block, whole, matrix._way[0])
+            m = whole[:count]  # the next tile overwrites the spare rows
+            matrix._finish_products(block, m)
+            made.append((place, row, matrix._argument(m)))
+            line, end = line + -(-size // EIGHT) * EIGHT, end + count * matrix.columns
+        apply(first._profiled, kept[:end], ELEMENTS_AT_ONCE)
+        yield from made
+
+    @staticmethod
+    def _lines(
+        matrices: Sequence[PointMatrix], counts: Sequence[int], x: torch.Tensor, tiles: Sequence[_Tile]
+    ) -> torch.Tensor:
+        """Return the tiles `[*, width]` of rows of several matrices, as `tiles` fills one, each in aligned memory."""
+        place = torch.from_numpy(np.arange(len(matrices)).repeat(counts))
+        z = x - torch.stack([matrix._shift for matrix in matrices]).index_select(0, place)
+        if any(matrix._factor is not None for matrix in matrices):
+            one = torch.ones(x.shape[1], dtype=torch.float64)
+            factors = [one if matrix._factor is None else matrix._factor for matrix in matrices]
+            z.mul_(torch.stack(factors).index_select(0, place))
+        _, first, rows, sizes = np.array(tiles).T
+        ends = (-(-sizes // EIGHT) * EIGHT).cumsum()
+        at = torch.from_numpy(np.arange(len(z)) + (np.append(0, ends[:-1]) - first).repeat(rows))
+        lines = torch.zeros(ends[-1], len(matrices[0]._table), dtype=torch.float64)
+        lines[:, : x.shape[1]].index_copy_(0, at, z)
+        if matrices[0]._squared:
+            lines[:, -2].index_copy_(0, at, torch.sum(z * z, 1))
+            lines[:, -1] = 1.0
+        return lines
+
+    def _multiply(self, block: torch.Tensor, matrix: torch.Tensor, direct: bool) -> None:
+        """Write the products of a tile `[size, width]` and the points to a matrix `[size, columns]`."""
+        if direct:
+            torch.mm(block, self._table, out=matrix)
+        else:
+            matrix[:] = matmul(block, self._table)
 
     @functools.cached_property
     def _way(self) -> tuple[bool, tuple[int, ...]]:
@@ -138,27 +212,37 @@ class PointMatrix:
         rows = 2 * tile_rows(self.columns)
         return _way(len(self._table), self.columns, rows) if self._products else (True, (rows,))
 
-    def _finish_products(self, z: torch.Tensor, m: torch.Tensor) -> None:
-        """Turn a product into the metric, or into its square for a distance."""
+    def _finish_products(self, block: torch.Tensor, m: torch.Tensor) -> None:
+        """Turn a product, of the first rows of a tile, into the metric, or into its square for a distance."""
+        features = len(self._shift)
         if self._metric == "squared_euclidean":
             (m.clamp_min_ if self._above else m.clamp_max_)(0.0)
         elif self._metric == "cosine":
+            z = block[: len(m), :features]
             length = torch.sum(z * z, 1, keepdim=True).sqrt_()
             m.div_(torch.where(length < TINY_NORM.value, 1.0, length))
         elif self._near and not m.amin() >= self._near:  # true for a row with NaN as well
             near = (m < self._near).nonzero()
             for row, column in (pairs.unbind(1) for pairs in torch.split(near, PAIRS_AT_ONCE)):
-                difference = z[row].sub_(self._points[column])
+                difference = block[row, :features].sub_(self._points[column])
                 m[row, column] = torch.sum(difference.mul_(difference), 1).mul_(self._unit)
 
     def _function(self, m: torch.Tensor) -> torch.Tensor:
         """Return the profile of the metric; `m` holds the squared distance if a product made it."""
+        return self._profiled(self._argument(m))
+
+    def _argument(self, m: torch.Tensor) -> torch.Tensor:
+        """Return the profile's argument, by operations that round alike in every loop."""
         if self._metric == "euclidean" and self._products:
             m.clamp_(SMALLEST, LARGEST).mul_(m.rsqrt())
         if self._gamma != 1.0:
             m.mul_(self._gamma)
         if self._coef0 != 0.0:
             m.add_(self._coef0)
+        return m
+
+    def _profiled(self, m: torch.Tensor) -> torch.Tensor:
+        """Return the profile of its argument."""
         if self._profile == "exp":
             return m.exp2_()
         return plain_profile(m, self._profile, self._exponent, self._pieces)

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...cpu.member_sums import by_members
 from ...cpu.tiles import Scratch
 from ...format.errors import PlanError
 from ...numerics.functions import function_suffix
 from ...numerics.powers import whole
 from ...plan.plan import Operation, Parameters
-from ...plan.stacked import Stacked
+from ..linear.by_members import ByMembers
+from .cpu_function import PointMatrix
 from .launch import MOST_BLOCK_POINTS
 from .pairwise_affine import Kernels, PairwiseAffine
 from .stacked_kernels import (
@@ -57,7 +57,7 @@ OF_MEMBERS = ("shift", "factor", "numbers")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StackedPairwiseAffine(Stacked[PairwiseAffine]):
+class StackedPairwiseAffine(ByMembers[PairwiseAffine]):
     """A sum over points for each member."""
 
     points: np.ndarray
@@ -190,20 +190,25 @@ class StackedPairwiseAffine(Stacked[PairwiseAffine]):
         spans = (self.first_point[:-1], np.diff(self.first_point), columns, part_points, first_part, parts)
         return {**found, "spans": np.stack(spans, axis=1).astype(np.int64)}
 
-    def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return no parameters: `own` has those of members whose rows are in a batch."""
-        return {}
+    def of_members(self, x: torch.Tensor, places: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
+        members, tables = zip(*map(self.own, places), strict=True)
+        matrices = [member.plain_weights[0] for member in members]
+        if len(places) == 1:
+            matrices[0].share(self._tiles)
+            return members[0].compute_on_cpu(tables[0], x)
+        if not PointMatrix.agree(matrices):
+            return super().of_members(x, places, counts)
+        answer = members[0].no_sums(len(x))
+        for place, start, k in PointMatrix.tiles_of(matrices, counts, x, self._scratch):
+            members[place].sum_tile(k, answer[start : start + len(k)])
+        intercepts = torch.stack([of_member["intercept"] for of_member in tables])
+        own = intercepts.index_select(0, torch.from_numpy(np.arange(len(places)).repeat(counts)))
+        return members[0].finish_sums({"intercept": own}, answer)
 
-    def own(self, place: int) -> tuple[PairwiseAffine, Parameters]:
-        found = super().own(place)
-        found[0].plain_weights[0].share(self._tiles)
-        return found
-
-    def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        return by_members(self, inputs, reference=True)
-
-    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        return by_members(self, inputs)
+    @functools.cached_property
+    def _scratch(self) -> Scratch:
+        """The memory for tiles of several members."""
+        return Scratch()
 
     @functools.cached_property
     def _tiles(self) -> dict[tuple[int, int], tuple[Scratch, Scratch]]:

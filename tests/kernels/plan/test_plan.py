@@ -1,6 +1,7 @@
 """Plans: well-formedness, and their way to disk and back."""
 
 import dataclasses
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.documents import write_plan
-from tests.kernels.operations import OPERATIONS, affine, quadratic, scale
+from tests.kernels.operations import OPERATIONS, affine, inputs_for, quadratic, run_on_cpu, scale
 from triton_regressors.kernels import entry
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import read_document
@@ -104,6 +105,16 @@ def test_an_operation_equals_itself_alone(name: str) -> None:
     assert op == op
     assert op != copied
     assert len({op, copied, op}) == 2
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_goes_to_another_process_after_it_has_computed(name: str) -> None:
+    operation, widths = OPERATIONS[name]
+    arrays = inputs_for(widths, 3)
+    expected = run_on_cpu(operation, arrays)
+    found = pickle.loads(pickle.dumps(operation))
+    assert set(vars(found)) == {field.name for field in dataclasses.fields(operation)}  # type: ignore[arg-type]
+    assert run_on_cpu(found, arrays).tobytes() == expected.tobytes()
 
 
 def test_steps_and_plans_are_equal_where_they_have_the_same_operations() -> None:

@@ -114,7 +114,7 @@ def test_few_members_own_operations_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     members, widths = MEMBERS["points"]
     op, arrays = stacked(members, START), [*inputs_for(widths, 20), numbered(len(members), 20)]
     before = run_on_cpu(op, arrays)
-    monkeypatch.setattr("triton_regressors.kernels.plan.stacked.MOST_KEPT", 2)
+    monkeypatch.setattr("triton_regressors.kernels.ops.linear.by_members.MOST_KEPT", 2)
     op = stacked(members, START)
     assert run_on_cpu(op, arrays).tobytes() == before.tobytes()
     assert 0 < len(vars(op)["_own"]) <= 2

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.operations import run_kernel, run_reference
+from tests.kernels.operations import run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_pairwise import pairwise_affine
+from tests.kernels.operations_stacked import sums_over_points
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.points.parts import MOST_PARTS, sum_of_parts
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
@@ -108,3 +109,15 @@ def test_a_stack_says_what_does_not_fit() -> None:
             dataclasses.replace(op, **change).check(3, 1)
     with pytest.raises(PlanError, match=r"sum_of_own_parts: the input must be \[rows, 4\]"):
         SumOfOwnParts((1, 3), 1).check(3)
+
+
+@pytest.mark.parametrize(("name", "features"), [("rbf", 16), ("matern_1_2", 9), ("polynomial", 5), ("laplacian", 4)])
+def test_many_rows_on_a_cpu_have_the_bits_of_their_members(name: str, features: int) -> None:
+    """The functions of these rows and points fill the memory for tiles several times."""
+    members = sums_over_points(name, features, (150, 256, 90, 700, 201))
+    rng = np.random.default_rng(0)
+    x, numbers = rng.standard_normal((900, features)), rng.integers(0, len(members), (900, 1)).astype(np.float64)
+    found = run_on_cpu(StackedPairwiseAffine.of(members), [x, numbers])
+    for place, member in enumerate(members):
+        mine = numbers[:, 0] == place
+        assert found[mine].tobytes() == run_on_cpu(member, [x[mine]]).tobytes()
