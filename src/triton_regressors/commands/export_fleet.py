@@ -10,18 +10,28 @@ import typer
 from rich.text import Text
 
 from triton_regressors.commands.fleet_progress import fleet_progress
-from triton_regressors.commands.fleet_source import container_in, find_models, read_models, read_samples, signed_columns
+from triton_regressors.commands.fleet_source import (
+    container_in,
+    find_models,
+    read_models,
+    read_pairs,
+    read_samples,
+    signed_columns,
+)
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
+    INTERVAL,
     VERIFIED,
     WHAT,
     ImportOption,
     InputOption,
     LargestMbOption,
+    LevelOption,
     MissingOption,
     MissingStringOption,
     PrecisionOption,
     RepositoryOption,
+    TargetOption,
     TiesOption,
     ToleranceOption,
     TrackingUriOption,
@@ -93,6 +103,17 @@ def export_fleet(
             rich_help_panel=VERIFIED,
         ),
     ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows that the models were not fitted on, with their target and with their ids in the column --by: "
+            ".csv or .parquet. Adds the outputs lower and upper.",
+            rich_help_panel=INTERVAL,
+        ),
+    ] = None,
+    target: TargetOption = None,
+    level: LevelOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -122,14 +143,18 @@ def export_fleet(
     Examples:
         triton-regressors export-fleet models/*.skops --name demand --by shop
         triton-regressors export-fleet models/*.skops --name demand --samples rows.csv
+        triton-regressors export-fleet models/*.skops --name demand --calibrate held_out.csv --level 0.9
         triton-regressors export-fleet --manifest models.csv --name demand --by shop
         triton-regressors export-fleet --mlflow 'demand-*' --name demand --by shop
         triton-regressors export-fleet grouped.skops --name demand
     """
     require("export", "Exporting models")
     with loading():
+        from triton_regressors.exporter.errors import ExportError
         from triton_regressors.exporter.fleets.containers import BY
         from triton_regressors.exporter.fleets.fleet import export_fleet as export_models
+    if target and calibrate is None:
+        raise ExportError("--target goes with --calibrate.")
     with ExitStack() as kept:  # CatBoost reads its files again
         places = find_models(models, manifest, mlflow, tracking_uri, by or BY)
         with fleet_progress(len(places)) as (reading, compiling):
@@ -152,6 +177,8 @@ def export_fleet(
                 name=name,
                 by=by,
                 samples=read_samples(samples, read, ids, container),
+                calibrate=None if calibrate is None else read_pairs(calibrate, read, ids, target, container),
+                level=level,
                 tolerance=tolerance,
                 precision=precision,
                 input=input,
