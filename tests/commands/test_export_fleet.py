@@ -75,7 +75,17 @@ def test_calibration_rows_of_a_file_add_the_ends_of_an_interval(run_here, folder
     targets = {name: model.predict(held_out) + noise.normal(size=len(held_out)) for name, model in MODELS.items()}
     whole = pd.concat([held_out.assign(sold=y, shop=name) for name, y in targets.items()])
     whole.sample(frac=1, random_state=0).to_parquet(folder / "held_out.parquet")
-    given = (*GIVEN, "--repository", "calibrated", "--calibrate", "held_out.parquet", "--level", "0.8", "--input", "fp64")
+    given = (
+        *GIVEN,
+        "--repository",
+        "calibrated",
+        "--calibrate",
+        "held_out.parquet",
+        "--level",
+        "0.8",
+        "--input",
+        "fp64",
+    )
     for target in ((), ("--target", "sold")):
         code, out, err = run_here("export-fleet", *given, *target)
         assert (code, err) == (0, "")
