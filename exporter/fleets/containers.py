@@ -12,6 +12,7 @@ import pandas as pd
 
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.member import Member
+from triton_regressors.exporter.fleets.samples import table_and_targets
 from triton_regressors.exporter.lowering.containers import is_container
 from triton_regressors.tables.frames import as_frame, has_names
 
@@ -27,14 +28,15 @@ class Models:
     """The models of a fleet with what a container of them says, or the user's own mapping.
 
     `models` are the fitted estimators by their ids, `by` is the name of the column of ids, `default` the id of the
-    model that answers rows of other ids, and `samples` are the rows of each model. `complete` says that the container
-    refuses NaN, whatever its models do.
+    model that answers rows of other ids, `samples` are the rows of each model, and `calibrate` those for its interval
+    with their targets. `complete` says that the container refuses NaN, whatever its models do.
     """
 
     models: Mapping[Any, Any]
     by: str
     default: str | int | None
-    samples: Any
+    samples: Any = None
+    calibrate: Any = None
     complete: bool = False
 
     def member(self, member: Member) -> Member:
@@ -46,14 +48,16 @@ class Models:
         return dataclasses.replace(member, nan_columns=(), X=member.X[kept], outputs=outputs)
 
 
-def models_of(given: Any, by: str | None, default: str | int | None, samples: Any) -> Models:
+def models_of(
+    given: Any, by: str | None, default: str | int | None = None, samples: Any = None, calibrate: Any = None
+) -> Models:
     """Return the models that the user gives, in a mapping or in a fitted container.
 
     Raises:
         ExportError: the container cannot be a fleet, or says otherwise than `by` or `default`.
     """
     if not is_container(given):
-        return Models(given, BY if by is None else by, default, samples)
+        return Models(given, BY if by is None else by, default, samples, calibrate)
     name = type(given).__name__
     groups = _groups(given)
     if len(groups) != 1:
@@ -80,7 +84,9 @@ def models_of(given: Any, by: str | None, default: str | int | None, samples: An
         models[default] = fallback
     column = group if isinstance(group, str) else BY if by is None else by
     rows = None if samples is None else _rows(samples, group, default)
-    return Models(models, column, default, rows, bool(given.check_X))
+    if calibrate is not None and not isinstance(calibrate, Mapping):
+        calibrate = _pairs(calibrate, group, default)
+    return Models(models, column, default, rows, calibrate, bool(given.check_X))
 
 
 def _groups(container: Any) -> list[str | int]:
@@ -123,16 +129,30 @@ def _free_id(models: Mapping[Any, Any]) -> str | int:
 
 def _rows(samples: Any, group: str | int, default: str | int | None) -> dict[Any, Any]:
     """Return a table's rows by their groups; the default model, which was fitted on all rows, has all of them."""
-    table = as_frame(samples)
-    table = table if isinstance(table, pd.DataFrame) or isinstance(samples, Mapping) else pd.DataFrame(samples)
+    own, parts = _by_group(samples, group, "samples")
+    found = {key: _plain(own.iloc[places]) for key, places in parts.items()}
+    return found if default is None else {**found, default: _plain(own)}
+
+
+def _pairs(calibrate: Any, group: str | int, default: str | int | None) -> dict[Any, tuple[Any, np.ndarray]]:
+    """Return a table's rows and their targets by their groups; the default model has all of them."""
+    table, targets = table_and_targets(calibrate, group)
+    own, parts = _by_group(table, group, "The rows of calibrate")
+    found = {key: (_plain(own.iloc[places]), targets[places]) for key, places in parts.items()}
+    return found if default is None else {**found, default: (_plain(own), targets)}
+
+
+def _by_group(given: Any, group: str | int, what: str) -> tuple[pd.DataFrame, dict[Any, np.ndarray]]:
+    """Return a table without its column of groups, and the places of each group's rows."""
+    table = as_frame(given)
+    table = table if isinstance(table, pd.DataFrame) or isinstance(given, Mapping) else pd.DataFrame(given)
     if not isinstance(table, pd.DataFrame) or group not in table.columns:
-        raise ExportError(f"samples must be a table with the column {group!r} of the rows' groups.")
+        raise ExportError(f"{what} must be a table with the column {group!r} of the rows' groups.")
     own = table.drop(columns=group).infer_objects()
     if not has_names(table):
         own = own.set_axis(range(own.shape[1]), axis="columns")
-    rows = table.groupby(group, sort=False, observed=True).indices
-    found = {_id(key): _plain(own.iloc[places]) for key, places in rows.items()}
-    return found if default is None else {**found, default: _plain(own)}
+    parts = table.groupby(group, sort=False, observed=True).indices
+    return own, {_id(key): places for key, places in parts.items()}
 
 
 def _plain(table: pd.DataFrame) -> Any:

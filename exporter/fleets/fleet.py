@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
+from triton_regressors.defaults import (
+    DEFAULT_LEVEL,
+    DEFAULT_PRECISION,
+    DEFAULT_REPOSITORY,
+    DEFAULT_TOLERANCE,
+    MISSING_STRINGS,
+)
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
@@ -23,7 +29,7 @@ from triton_regressors.exporter.fleets.containers import models_of
 from triton_regressors.exporter.fleets.indicators import align_indicators
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.fleets.records import USED, numbered_columns, table_of, units_of
-from triton_regressors.exporter.fleets.samples import checked_samples
+from triton_regressors.exporter.fleets.samples import arguments_of_models, check_models
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.engine.runner import Runner
@@ -86,6 +92,9 @@ def export_fleet(
     name: str,
     by: str | None = None,
     samples: Mapping[Any, Any] | pd.DataFrame | None = None,
+    calibrate: Mapping[Any, tuple[Any, Any]] | tuple[pd.DataFrame, Any] | None = None,
+    level: float | None = None,
+    quantiles: Mapping[Any, tuple[Any, Any]] | None = None,
     default: str | int | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
@@ -113,6 +122,12 @@ def export_fleet(
         by: the name of the input with the ids, and of their column in tables; None: "id", or a container's column.
         samples: rows to verify on, as `predict` takes them: one table of each model by its id, or one DataFrame with
             the rows of all models and their ids in the column `by`. None: rows drawn to each model's fitted scale.
+        calibrate: rows that the models were not fitted on, and their targets: a pair `(X, y)` of each model by its id,
+            or one pair of a DataFrame with the rows of all models, and their ids in the column `by`, and its targets.
+            Each model then answers `lower` and `upper` as by `export` with its own rows. None: there are no such
+            outputs.
+        level: see `export`; it holds for each model by itself.
+        quantiles: see `export`: a pair of models of each model by its id. None: there are none.
         default: the id of the model that answers rows whose id is unknown; None: a request with such a row is refused.
             The entry then has one more output, `model_used`, FP32 `[rows, 1]`: the place among the ids of the model
             that answered.
@@ -134,15 +149,17 @@ def export_fleet(
     repository = Path(repository)
     repositories.check_name(name)
     repositories.check_version(repository / name, version)
-    given = models_of(models, by, default, samples)
+    given = models_of(models, by, default, samples, calibrate)
     models, by, default = given.models, given.by, given.default
-    rows_of = checked_samples(models, given.samples, by)
+    check_models(models, by)
+    own = arguments_of_models(models, by, samples=given.samples, calibrate=given.calibrate, quantiles=quantiles)
     if default is not None and default not in models:
         raise ExportError(f"default must be the id of a model of the fleet, not {default!r}.")
     existing = repositories.input_type(repository, name)
     if input == "auto" and existing == "fp64":
         input = "fp64"
     arguments = {
+        "level": level,
         "tolerance": tolerance,
         "precision": precision,
         "missing_strings": missing_strings,
@@ -151,11 +168,13 @@ def export_fleet(
         "ties": ties,
     }
     rows = golden_rows(len(models))
-    members = compile_members(models, rows_of, rows, {**arguments, "input": input}, progress)
+    members = compile_members(models, own, rows, {**arguments, "input": input}, progress)
     if input == "auto" and len({member.plan.dtype for member in members} | {m.inputs.dtype for m in members}) > 1:
-        members = compile_members(models, rows_of, rows, {**arguments, "input": "fp64"}, progress)
+        members = compile_members(models, own, rows, {**arguments, "input": "fp64"}, progress)
     members = [given.member(each) for each in members]
-    return publish_fleet(members, repository, name, by, default, tolerance, options, version)
+    if calibrate is not None and level is None:
+        level = DEFAULT_LEVEL
+    return publish_fleet(members, repository, name, by, default, tolerance, level, options, version)
 
 
 def golden_rows(members: int) -> int:
@@ -170,6 +189,7 @@ def publish_fleet(
     by: str,
     default: str | int | None,
     tolerance: float,
+    level: float | None,
     options: ServingOptions,
     version: int | None,
     changes: str = "",
@@ -191,7 +211,7 @@ def publish_fleet(
     places = {member.id: place for place, member in enumerate(members)}
     shared = share_categories([member.inputs for member in members], [places[member.id] for member in in_order])
     golden, table = _golden(in_order, plan), table_of(in_order, plan, origins, shared)
-    document = _document(in_order, plan, Fleet(by, tuple(records), origins), table, default, shared.inputs)
+    document = _document(in_order, plan, Fleet(by, tuple(records), origins, level), table, default, shared.inputs)
     _verify(plan, golden, tolerance)
     if shared.categories is not None:
         golden = dataclasses.replace(golden, X=shared.categories.shared(golden.X))

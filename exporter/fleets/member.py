@@ -13,6 +13,7 @@ import sklearn
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.export import check_parity
+from triton_regressors.exporter.fleets.intervals import stackable_interval
 from triton_regressors.exporter.lowering.registry import Registrations, own_registrations, register_own
 from triton_regressors.kernels.entry import ParityReport
 from triton_regressors.kernels.format.fleet import MemberOrigin
@@ -26,13 +27,17 @@ FEW = 64
 """Up to this many members are compiled in this process: it takes longer to start others."""
 
 
-Task = tuple[str | int, Any, Any]
-"""An id, its fitted estimator, and its rows or None."""
+Task = tuple[str | int, Any, Mapping[str, Any]]
+"""An id, its fitted estimator, and arguments of its own."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A compiled model of a fleet; `X` and `outputs` are its golden rows, see `Golden`."""
+    """A compiled model of a fleet; `X` and `outputs` are its golden rows, see `Golden`.
+
+    `calibration_rows` and `coverage` are those of its interval, see `IntervalReport`: 0 and () without an interval, and
+    NaN for each target if too few rows are held out.
+    """
 
     id: str | int
     origin: MemberOrigin
@@ -45,11 +50,13 @@ class Member:
     parity: ParityReport
     X: np.ndarray
     outputs: Mapping[str, np.ndarray]
+    calibration_rows: int = 0
+    coverage: tuple[float, ...] = ()
 
 
 def compile_members(
     models: Mapping[Any, Any],
-    samples: Mapping[Any, Any],
+    own: Mapping[Any, Mapping[str, Any]],
     rows: int,
     options: Mapping[str, Any],
     progress: Callable[[int], object] | None = None,
@@ -58,9 +65,9 @@ def compile_members(
 
     Args:
         models: the fitted estimators by their ids.
-        samples: rows for each of these ids, or for none of them.
+        own: the arguments of `compile_estimator` that each of them has of its own, such as its rows.
         rows: the most golden rows of a member.
-        options: those of `compile_estimator`.
+        options: the arguments that all of them have in common.
         progress: is called with the number of members compiled so far.
 
     Raises:
@@ -68,7 +75,7 @@ def compile_members(
             id.
     """
     found: list[Member] = []
-    tasks = [(name, model, samples.get(name)) for name, model in models.items()]
+    tasks = [(name, model, own[name]) for name, model in models.items()]
     groups = [tasks[first : first + AT_ONCE] for first in range(0, len(tasks), AT_ONCE)]
     for group in _compiled(groups, rows, options, len(tasks)):
         if isinstance(group, str):
@@ -94,7 +101,7 @@ def _compiled(
 
 
 def _compile(
-    group: Sequence[tuple[str | int, Any, Any]],
+    group: Sequence[Task],
     rows: int,
     options: Mapping[str, Any],
     registrations: Registrations = (),
@@ -103,23 +110,23 @@ def _compile(
     if registrations:
         register_own(registrations)
     found = []
-    for name, model, sample in group:
+    for name, model, own in group:
         try:
-            found.append(_member(name, model, sample, rows, options))
+            found.append(_member(name, model, rows, {**options, **own}))
         except ExportError as error:
             return f"Model {name!r}: {error}"
     return found
 
 
-def _member(name: str | int, model: Any, sample: Any, rows: int, options: Mapping[str, Any]) -> Member:
-    compilation = compile_estimator(model, sample=sample, profile=False, **options)
+def _member(name: str | int, model: Any, rows: int, options: Mapping[str, Any]) -> Member:
+    compilation = compile_estimator(model, profile=False, **options)
     check_parity(compilation.report, type(model).__name__)
-    golden, report = compilation.golden(), compilation.report.record()
+    golden, report, interval = compilation.golden(), compilation.report.record(), compilation.interval
     estimator = type(model.steps[-1][1] if hasattr(model, "steps") else model).__name__
     return Member(
         name,
         MemberOrigin(estimator, sklearn.__version__, report.rows_from),
-        compilation.plan,
+        stackable_interval(compilation.plan),
         compilation.inputs,
         compilation.columns,
         tuple(compilation.nan_columns),
@@ -128,4 +135,6 @@ def _member(name: str | int, model: Any, sample: Any, rows: int, options: Mappin
         report,
         golden.X[:rows],
         {output: answers[:rows] for output, answers in golden.outputs.items()},
+        0 if interval is None else interval.rows,
+        () if interval is None else interval.coverage or (np.nan,) * len(interval.quantile),
     )

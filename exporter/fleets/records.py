@@ -26,6 +26,7 @@ def table_of(
     members: Sequence[Member], plan: Plan, origins: Sequence[MemberOrigin], shared: SharedCategories
 ) -> MemberTable:
     """Return the facts about each member."""
+    calibrated = members[0].calibration_rows > 0
     outputs, place = list(plan.outputs), {origin: place for place, origin in enumerate(origins)}
 
     def mask(chosen: Callable[[Member], Sequence[int]]) -> np.ndarray:
@@ -55,6 +56,8 @@ def table_of(
         boolean=mask(lambda member: member.boolean_columns),
         closed=shared.closed,
         categories=shared.categories,
+        calibration_rows=np.array([each.calibration_rows for each in members], dtype=np.int32) if calibrated else None,
+        coverage=np.array([each.coverage for each in members]) if calibrated else None,
     )
 
 
@@ -105,6 +108,8 @@ def read_fleet(version: Path, document: Document) -> Iterator[Member]:
             ),
             X[rows, :-1],
             {output: golden.outputs[output][rows] for output in outputs},
+            0 if table.calibration_rows is None else int(table.calibration_rows[number]),
+            () if table.coverage is None else tuple(table.coverage[number].tolist()),
         )
 
 

@@ -15,11 +15,12 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.fleet import FleetExport, golden_rows, publish_fleet
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.fleets.records import columns_of, numbered_columns, read_fleet
-from triton_regressors.exporter.fleets.samples import check_ids, rows_of_models
+from triton_regressors.exporter.fleets.samples import arguments_of_models, check_ids
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.entry import Document, Entry, find_entry, read_document
 from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.format.fleet import Fleet
 
 
 def update_fleet(
@@ -29,6 +30,8 @@ def update_fleet(
     set: Mapping[Any, Any] | None = None,
     remove: Collection[Any] = (),
     samples: Mapping[Any, Any] | pd.DataFrame | None = None,
+    calibrate: Mapping[Any, tuple[Any, Any]] | tuple[pd.DataFrame, Any] | None = None,
+    quantiles: Mapping[Any, tuple[Any, Any]] | None = None,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
     missing_strings: Sequence[str] = MISSING_STRINGS,
@@ -51,6 +54,10 @@ def update_fleet(
         remove: the ids of the models to remove.
         samples: rows to verify the set models on, as for `export_fleet`; rows of other models of the fleet are not
             read. None: rows drawn to each model's fitted scale.
+        calibrate: rows of the set models that they were not fitted on, and their targets, as for `export_fleet`; the
+            level is the fleet's. They are needed if the fleet has prediction intervals and a model is set. Rows of
+            other models are not read, and the models that are kept keep their intervals. None: there are none.
+        quantiles: models of quantiles of the set models, as for `export_fleet`.
         precision: see `export`.
         input: see `export`. The type of the numbers is the fleet's: a model that needs FP64 is refused if that is FP32,
             unless `input` is "fp32".
@@ -69,13 +76,15 @@ def update_fleet(
     fleet, removed, ids = document.fleet, frozenset(remove), dict.fromkeys(document.inputs.models)
     assert fleet is not None
     left = [each for each in {**ids, **dict.fromkeys(models)} if each not in removed]
-    rows_of = rows_of_models(models, samples, fleet.by, ids)
+    _check_calibration(fleet, name, models, calibrate)
+    own = arguments_of_models(models, fleet.by, samples=samples, calibrate=calibrate, quantiles=quantiles, others=ids)
     try:
         kept = {member.id: member for member in read_fleet(entry.version_directory, document)}
     except PlanError as error:
         raise ExportError(f"Cannot keep the models of {name} version {entry.version}: {error}") from error
     double = document.inputs.dtype == "float64"
     options = {
+        "level": fleet.level,
         "tolerance": document.parity.tolerance,
         "precision": precision,
         "input": "fp64" if double and input == "auto" else input,
@@ -84,7 +93,7 @@ def update_fleet(
         "kept": [column for column in repositories.columns_taken(repository, name) if column != fleet.by],
         "ties": ties,
     }
-    compiled = compile_members(models, rows_of, golden_rows(len(left)), options, progress)
+    compiled = compile_members(models, own, golden_rows(len(left)), options, progress)
     members = [_fitting(member, document) for member in compiled]
     whole = {**kept, **{member.id: member for member in members}}
     version, default = entry.version + 1, _default(document)
@@ -100,6 +109,7 @@ def update_fleet(
             fleet.by,
             default,
             document.parity.tolerance,
+            fleet.level,
             ServingOptions(),
             version,
             changes,
@@ -144,6 +154,18 @@ def _check(document: Document, name: str, models: Any, remove: Any) -> None:
             raise ExportError(f"{each!r} answers rows with an unknown id; it can be replaced, but not removed.")
     if not models and ids == frozenset(remove):
         raise ExportError(f"A fleet needs at least one model, and these are all models of {name}.")
+
+
+def _check_calibration(fleet: Fleet, name: str, models: Mapping[Any, Any], calibrate: Any) -> None:
+    """Raise `ExportError` unless there are calibration rows for models to set if the fleet has intervals."""
+    if calibrate is None and models and fleet.level is not None:
+        raise ExportError(
+            f"{name} has prediction intervals, so the models to set need calibration rows: give calibrate."
+        )
+    if calibrate is not None and fleet.level is None:
+        raise ExportError(
+            f"{name} has no prediction intervals, so calibrate cannot be given; for intervals export all models again."
+        )
 
 
 def _default(document: Document) -> str | int | None:

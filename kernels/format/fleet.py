@@ -35,12 +35,14 @@ class Fleet:
     """The members of an entry of many models.
 
     The last column of the plan's matrix is the number of a row's member. Requests have the ids of members in the tensor
-    `by`, whose categories they are. `origins` are those of the members, see `MemberTable`.
+    `by`, whose categories they are. `origins` are those of the members, see `MemberTable`. `level` is the share of new
+    rows that each member's prediction interval is made to cover; None if there are no intervals.
     """
 
     by: str
     classes: tuple[MemberClass, ...]
     origins: tuple[MemberOrigin, ...]
+    level: float | None = None
 
     @property
     def members(self) -> int:

@@ -19,6 +19,7 @@ MASKS, NUMBERS = ("refused", "categorical", "boolean"), ("rows", "origins")
 UNIT, PARITY = "units", ("errors", "ulps", "excess")
 ROUNDED = "rounded"
 CLOSED, CATEGORIES = "closed", "categories."
+INTERVAL = ("calibration_rows", "coverage")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class MemberTable:
     outputs for which no member has it. `units` are the standard deviations of the members' predictions, float64
     `[members, width]`; see `Parity`. `origins`, int32 `[members]`, are places in `Fleet.origins`. `closed`, of the
     same shape as `refused`, says in which columns a member takes no unknown category; None if members agree.
-    `categories` is None too if they agree.
+    `categories` is None too if they agree. `calibration_rows`, int32 `[members]`, are the rows that made each member's
+    interval, and `coverage`, float64 `[members, targets]`, its share of targets among the held-out ones of these rows,
+    NaN if they are too few; both are None without intervals. See `IntervalReport`.
     """
 
     refused: np.ndarray
@@ -47,6 +50,8 @@ class MemberTable:
     boolean: np.ndarray
     closed: np.ndarray | None = None
     categories: OwnCategories | None = None
+    calibration_rows: np.ndarray | None = None
+    coverage: np.ndarray | None = None
 
     def write(self, version: Path) -> None:
         """Write the table into a version's directory."""
@@ -54,6 +59,7 @@ class MemberTable:
         arrays |= {name: getattr(self, name) for name in NUMBERS}
         for name in (*PARITY, UNIT, ROUNDED):
             arrays |= {f"{name}.{output}": array for output, array in getattr(self, name).items()}
+        arrays |= {name: getattr(self, name) for name in INTERVAL if getattr(self, name) is not None}
         if self.closed is not None:
             arrays[CLOSED] = np.packbits(self.closed, axis=1)
         if self.categories is not None:
@@ -80,6 +86,7 @@ def read_members(version: Path, n_features: int) -> MemberTable:
         arrays = load_file(path)
         outputs = [name.removeprefix(f"{UNIT}.") for name in arrays if name.startswith(f"{UNIT}.")]
         fields: dict[str, Any] = {name: arrays[name] for name in NUMBERS}
+        fields |= {name: arrays[name] for name in INTERVAL if name in arrays}
         for name in MASKS:
             fields[name] = bits(arrays[name])
         for name in (*PARITY, UNIT):

@@ -69,6 +69,53 @@ def test_each_file_is_a_model_with_its_stem_as_id(run_here, folder):
         assert loaded.predict(X.assign(shop=name)).ravel() == pytest.approx(model.predict(X), abs=1e-5)
 
 
+def test_calibration_rows_of_a_file_add_the_ends_of_an_interval(run_here, folder):
+    noise = np.random.default_rng(1)
+    held_out = X.iloc[20:].reset_index(drop=True)
+    targets = {name: model.predict(held_out) + noise.normal(size=len(held_out)) for name, model in MODELS.items()}
+    whole = pd.concat([held_out.assign(sold=y, shop=name) for name, y in targets.items()])
+    whole.sample(frac=1, random_state=0).to_parquet(folder / "held_out.parquet")
+    given = (
+        *GIVEN,
+        "--repository",
+        "calibrated",
+        "--calibrate",
+        "held_out.parquet",
+        "--level",
+        "0.8",
+        "--input",
+        "fp64",
+    )
+    for target in ((), ("--target", "sold")):
+        code, out, err = run_here("export-fleet", *given, *target)
+        assert (code, err) == (0, "")
+        assert (
+            "\nlower and upper are made for 80 % of new rows of each model, from 40 calibration rows of its own.\n"
+            in out
+        )
+    loaded = tr.load(folder / "calibrated/demand")
+    in_order = whole.sample(frac=1, random_state=0)
+    for name, model in MODELS.items():
+        mine = in_order[in_order["shop"] == name]
+        own = {"calibrate": (mine[X.columns], mine["sold"]), "level": 0.8, "input": "fp64"}
+        tr.export(model, folder / "calibrated", name="alone", **own)
+        found = loaded.predict_interval(X.assign(shop=name))
+        expected = tr.load(folder / "calibrated/alone").predict_interval(X)
+        assert [end.tobytes() for end in found] == [end.tobytes() for end in expected]
+    code, out, _ = run_here("describe", "calibrated/demand", "--member", "shop 9")
+    assert " % of 'shop 9'." in " ".join(out.split())
+    for wrong, why in (
+        (("--target", "sold"), "--target goes with --calibrate."),
+        (("--level", "0.8"), "level is for a prediction interval, which needs calibration rows: give calibrate."),
+        (("--calibrate", "rows.csv", "--target", "price"), "--target names the column 'price' of rows.csv, which the"),
+        (("--calibrate", "held_out.parquet", "--by", "town"), "held_out.parquet"),
+    ):
+        code, _, err = run_here("export-fleet", *GIVEN, "--repository", "wrong", *wrong)
+        assert code == 1
+        assert why in " ".join(err.split())
+    assert not (folder / "wrong").exists()
+
+
 def test_describe_names_the_worst_the_median_and_the_named_model(run_here, folder):
     run_here("export-fleet", *GIVEN, "--repository", "described")
     code, out, err = run_here("describe", "described/demand", "--member", "shop 9", "--passes")

@@ -62,6 +62,33 @@ def test_models_are_set_and_removed(run_here, folder):
     assert ids(folder, "demand") == ["007"]
 
 
+def test_models_that_are_set_get_intervals_where_the_fleet_has_them(run_here, folder):
+    def calibrate(ids):
+        return {key: (X[30:], X[30:] @ rng.normal(size=3)) for key in ids}
+
+    given = {"repository": folder / "model_repository", "by": "shop"}
+    tr.export_fleet(dict(enumerate(MODELS.values())), name="calibrated", calibrate=calibrate(range(3)), **given)
+    pd.concat([X[30:].assign(shop=shop, sold=X["day"]) for shop in (1, 2)]).to_csv(folder / "sold.csv", index=False)
+    setting = ("update-fleet", "calibrated", "--set", "1=new.skops")
+    code, _, err = run_here(*setting)
+    assert code == 1
+    assert "calibrated has prediction intervals, so the models to set need calibration rows: give" in err
+    code, out, err = run_here(*setting, "--calibrate", "sold.csv", "--target", "sold")
+    assert (code, err) == (0, "")
+    assert "\n1 replaced; 2 are those of version 1.\n" in out
+    tr.export(NEW["new"], folder / "model_repository", name="own", calibrate=(X[30:], X["day"][30:]))
+    found = tr.load(folder / "model_repository/calibrated").predict_interval(X.assign(shop=1))
+    expected = tr.load(folder / "model_repository/own").predict_interval(X)
+    assert [end.tobytes() for end in found] == [end.tobytes() for end in expected]
+    for wrong, why in (
+        (("--remove", "2", "--calibrate", "sold.csv"), "--calibrate goes with models to set."),
+        (("--remove", "2", "--target", "sold"), "--target goes with --calibrate."),
+    ):
+        code, _, err = run_here("update-fleet", "calibrated", *wrong)
+        assert code == 1
+        assert why in err
+
+
 def test_ids_are_whole_numbers_where_the_fleets_are(run_here, folder):
     given = ("update-fleet", "numbered", "--samples", "numbers.csv")
     code, _, err = run_here(*given, "--set", "3=new.skops", "--set", "1=tree.skops", "--remove", "0")

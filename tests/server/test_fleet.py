@@ -23,7 +23,7 @@ from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, 
 from tests.server.snippets import run_snippets
 from tests.servers import triton_server
 from tests.waiting import wait_for
-from triton_regressors import TritonRegressorsError, export, export_fleet, update_fleet
+from triton_regressors import TritonRegressorsError, export, export_fleet, load, update_fleet
 from triton_regressors.clients.client.client import AsyncClient, Client
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.server.triton_server import TritonServer
@@ -39,6 +39,15 @@ CLIENTS, REQUESTS, BAD, SHOWN = 300, 4, 10, 100
 KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "O": "BYTES"}
 
 
+def held_out() -> dict[str, tuple[pd.DataFrame, np.ndarray]]:
+    """Return calibration rows of each model with noisy targets."""
+    noise, given = np.random.default_rng(0), samples(MODELS)
+    return {
+        name: (X, model.predict(X) + noise.normal(size=len(X)))
+        for (name, X), model in zip(given.items(), MODELS.values(), strict=True)
+    }
+
+
 @pytest.fixture(scope="module", name="repository")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("fleet") / "models"
@@ -49,6 +58,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export_fleet(WHOLE, directory, name="whole", by="shop", samples=whole.samples())
     export(WHOLE[whole.shop_id(1)], directory, name="whole-1", sample=whole.rows(1), input="fp64")
     export_fleet(MODELS, directory, name="counted", by="shop")
+    export_fleet(MODELS, directory, name="calibrated", by="shop", samples=samples(MODELS), calibrate=held_out())
     many = [*ridges(2).values()] * (SHOWN // 2 + 5)
     export_fleet(dict(enumerate(many)), directory, name="many", by="shop")
     return directory
@@ -73,6 +83,17 @@ def test_rows_of_one_request_name_different_models(server: TritonServer, reposit
         one_by_one = [client.predict("demand", X.iloc[[row]]) for row in range(50)]
         assert np.concatenate(one_by_one).tobytes() == answers[:50].tobytes()
         assert verify(client, repository / "demand").passed
+
+
+def test_each_model_answers_its_own_interval(server: TritonServer, repository: Path) -> None:
+    X, outputs = table(MODELS, 100), ["lower", "y", "upper"]
+    expected = load(repository / "calibrated").infer(X)
+    with Client(server.grpc_url) as client:
+        found = client.infer("calibrated", X, outputs=outputs)
+        for output in outputs:
+            assert found[output].tobytes() == expected[output].tobytes()
+        assert (found["lower"] < found["upper"]).all()
+        assert verify(client, repository / "calibrated").passed
 
 
 @pytest.mark.parametrize("library", [tritonclient.grpc, tritonclient.http], ids=["grpc", "http"])

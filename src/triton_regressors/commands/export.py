@@ -11,16 +11,19 @@ from rich.text import Text
 
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
+    INTERVAL,
     WHAT,
     ImportOption,
     InputOption,
     LargestMbOption,
+    LevelOption,
     MissingOption,
     MissingStringOption,
     ModelArgument,
     PrecisionOption,
     RepositoryOption,
     SampleOption,
+    TargetOption,
     TiesOption,
     ToleranceOption,
     TrackingUriOption,
@@ -50,15 +53,12 @@ from triton_regressors.commands.serving_options import (
     VersionsOption,
 )
 from triton_regressors.defaults import (
-    DEFAULT_LEVEL,
     DEFAULT_PRECISION,
     DEFAULT_REPOSITORY,
     DEFAULT_TOLERANCE,
     LARGEST_MB,
 )
 from triton_regressors.extras import require
-
-_INTERVAL = "Prediction intervals"
 
 
 def export(
@@ -75,32 +75,17 @@ def export(
             metavar="FILE",
             help="Rows that the model was not fitted on, with their target: .npy, .csv or .parquet. Adds the outputs "
             "lower and upper.",
-            rich_help_panel=_INTERVAL,
+            rich_help_panel=INTERVAL,
         ),
     ] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Target column of the --calibrate file; default: the column that is not a feature, or the "
-            "last one if columns have no names. Can be repeated.",
-            rich_help_panel=_INTERVAL,
-        ),
-    ] = None,
-    level: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help=f"Share of new rows between lower and upper; default {DEFAULT_LEVEL}.",
-            rich_help_panel=_INTERVAL,
-        ),
-    ] = None,
+    target: TargetOption = None,
+    level: LevelOption = None,
     lower: Annotated[
         Path | None,
         typer.Option(
             metavar="MODEL",
             help="Fitted model of a lower quantile, for the output lower.",
-            rich_help_panel=_INTERVAL,
+            rich_help_panel=INTERVAL,
         ),
     ] = None,
     upper: Annotated[
@@ -108,7 +93,7 @@ def export(
         typer.Option(
             metavar="MODEL",
             help="Fitted model of an upper quantile, for the output upper.",
-            rich_help_panel=_INTERVAL,
+            rich_help_panel=INTERVAL,
         ),
     ] = None,
     profile: Annotated[

@@ -10,18 +10,28 @@ import typer
 from rich.text import Text
 
 from triton_regressors.commands.fleet_progress import fleet_progress
-from triton_regressors.commands.fleet_source import container_in, find_models, read_models, read_samples, signed_columns
+from triton_regressors.commands.fleet_source import (
+    container_in,
+    find_models,
+    read_models,
+    read_pairs,
+    read_samples,
+    signed_columns,
+)
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
+    INTERVAL,
     VERIFIED,
     WHAT,
     ImportOption,
     InputOption,
     LargestMbOption,
+    LevelOption,
     MissingOption,
     MissingStringOption,
     PrecisionOption,
     RepositoryOption,
+    TargetOption,
     TiesOption,
     ToleranceOption,
     TrackingUriOption,
@@ -88,11 +98,21 @@ def export_fleet(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Rows of all models to verify on, with their ids in the column --by: .csv or .parquet. Default: rows "
-            "drawn at random to each model's fitted scale.",
+            help="Rows to verify on, with ids in the column --by: .csv or .parquet. Default: drawn to each model's "
+            "fitted scale.",
             rich_help_panel=VERIFIED,
         ),
     ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Held-out rows with targets and ids; adds lower and upper.",
+            rich_help_panel=INTERVAL,
+        ),
+    ] = None,
+    target: TargetOption = None,
+    level: LevelOption = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -128,8 +148,11 @@ def export_fleet(
     """
     require("export", "Exporting models")
     with loading():
+        from triton_regressors.exporter.errors import ExportError
         from triton_regressors.exporter.fleets.containers import BY
         from triton_regressors.exporter.fleets.fleet import export_fleet as export_models
+    if target and calibrate is None:
+        raise ExportError("--target goes with --calibrate.")
     with ExitStack() as kept:  # CatBoost reads its files again
         places = find_models(models, manifest, mlflow, tracking_uri, by or BY)
         with fleet_progress(len(places)) as (reading, compiling):
@@ -152,6 +175,8 @@ def export_fleet(
                 name=name,
                 by=by,
                 samples=read_samples(samples, read, ids, container),
+                calibrate=None if calibrate is None else read_pairs(calibrate, read, ids, target, container),
+                level=level,
                 tolerance=tolerance,
                 precision=precision,
                 input=input,

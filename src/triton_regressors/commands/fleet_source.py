@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triton_regressors.commands.lazy_imports import loading
-from triton_regressors.commands.model_file import read_rows
+from triton_regressors.commands.model_file import read_calibration, read_rows
 from triton_regressors.commands.model_source import RETRIES, ModelRead, read_named
 from triton_regressors.errors import RegistryError
 
@@ -167,7 +167,7 @@ def container_in(models: Mapping[str, ModelRead], by: str | None) -> Models | No
         from triton_regressors.exporter.fleets.containers import models_of
         from triton_regressors.exporter.lowering.containers import is_container
     (only, *others) = models.values()
-    return None if others or not is_container(only.estimator) else models_of(only.estimator, by, None, None)
+    return None if others or not is_container(only.estimator) else models_of(only.estimator, by)
 
 
 def signed_columns(models: Mapping[str, ModelRead]) -> list[str] | None:
@@ -208,19 +208,42 @@ def read_samples(
         if container is not None:
             return next(iter(examples.values()))
         return None if any(rows is None for rows in examples.values()) else examples
+    return _with_ids(read_rows(file, _first(models, container), by), file, by, container)
+
+
+def read_pairs(
+    file: Path, models: Mapping[str, ModelRead], by: str, targets: Sequence[str] | None, container: Models | None = None
+) -> tuple[pd.DataFrame, Any]:
+    """Return the calibration rows of all models in a file, with their ids, and their targets; see `read_calibration`.
+
+    The other arguments are those of `read_samples`.
+
+    Raises:
+        RowsError: the file cannot be read, lacks the column of ids, or does not say which column is the target.
+    """
+    table, found = read_calibration(file, _first(models, container), targets, by)
+    return _with_ids(table, file, by, container), found
+
+
+def _first(models: Mapping[str, ModelRead], container: Models | None) -> Any:
+    """Return the first estimator, which says how a file is read."""
+    return next(iter(models.values())).estimator if container is None else next(iter(container.models.values()))
+
+
+def _with_ids(table: Any, file: Path, by: str, container: Models | None) -> pd.DataFrame:
+    """Return the rows of a file with ids of the models' kind; raise `RowsError` if it has none."""
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.tables.frames import has_names
-    estimators = [each.estimator for each in models.values()] if container is None else [*container.models.values()]
-    table = read_rows(file, estimators[0], ids=by)
     if not has_names(table) or by not in table.columns:
         raise RowsError(f"{file} has no column '{by}' with the id of each row's model; name it with --by.")
     whole = container is not None and isinstance(next(iter(container.models)), int)
     try:
-        table[by] = table[by].astype("int64" if whole else str)
+        ids = table[by].astype("int64" if whole else str)
     except ValueError:
         raise RowsError(f"The column '{by}' of {file} must hold whole numbers, as the model's groups are.") from None
-    return table
+    found: pd.DataFrame = table.assign(**{by: ids})
+    return found
 
 
 def _example(key: str, model: ModelRead) -> Any | None:

@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 
 from triton_regressors.commands.lazy_imports import import_modules, loading
-from triton_regressors.defaults import MISSING_STRINGS
+from triton_regressors.defaults import DEFAULT_LEVEL, MISSING_STRINGS
 
 WHAT, VERIFIED, READING = "What is exported", "How it is verified", "Reading the file"
+INTERVAL = "Prediction intervals"
 
 ModelArgument = Annotated[
     Path,
@@ -32,6 +33,22 @@ SampleOption = Annotated[
         metavar="FILE",
         help="Rows to verify on: .npy, .csv or .parquet. Default: rows drawn at random to the fitted scale.",
         rich_help_panel=VERIFIED,
+    ),
+]
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Target column of --calibrate; default: the one that is not a feature, or the last. Can be repeated.",
+        rich_help_panel=INTERVAL,
+    ),
+]
+LevelOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help=f"Share of new rows between lower and upper; default {DEFAULT_LEVEL}.",
+        rich_help_panel=INTERVAL,
     ),
 ]
 ToleranceOption = Annotated[
@@ -158,11 +175,13 @@ def read_rows(path: Path, estimator: Any, ids: str | None = None) -> Any:
         return table
 
 
-def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) -> tuple[Any, Any]:
+def read_calibration(
+    path: Path, estimator: Any, targets: Sequence[str] | None, ids: str | None = None
+) -> tuple[Any, Any]:
     """Return the rows of a file and their targets, which `export` takes as `calibrate`.
 
     The targets are the named columns. Without names, the target is the one column that the model does not know, or the
-    last one if the model or the file has no names.
+    last one if the model or the file has no names. The column `ids` stays among the rows and is no target.
 
     Raises:
         RowsError: the file cannot be read, or does not say which column is the target.
@@ -172,7 +191,7 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
         from triton_regressors.exporter.lowering.estimator import feature_names
         from triton_regressors.tables.columns import in_words
         from triton_regressors.tables.frames import has_names
-    names, table = feature_names(estimator), read_rows(path, estimator)
+    names, table = feature_names(estimator), read_rows(path, estimator, ids)
     if table.ndim != 2 or table.shape[1] < 2:
         raise RowsError(f"{path} has shape {table.shape}; the model's columns and one for the target are needed.")
     if not has_names(table):
@@ -180,7 +199,7 @@ def read_calibration(path: Path, estimator: Any, targets: Sequence[str] | None) 
             raise RowsError(f"--target names {in_words(targets)}, but the columns of {path} have no names.")
         array = table.to_numpy() if hasattr(table, "columns") else table
         return array[:, :-1], array[:, -1]
-    others = [name for name in table.columns if name not in (names or ())]
+    others = [name for name in table.columns if name not in (*(names or ()), ids)]
     beside = f"besides the model's own columns it has {in_words(others) if others else 'none'}"
     absent = [name for name in targets or () if name not in others]
     if absent:

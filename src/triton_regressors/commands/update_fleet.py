@@ -11,9 +11,16 @@ import typer
 from rich.text import Text
 
 from triton_regressors.commands.fleet_progress import fleet_progress
-from triton_regressors.commands.fleet_source import find_set_models, read_models, read_samples, signed_columns
+from triton_regressors.commands.fleet_source import (
+    find_set_models,
+    read_models,
+    read_pairs,
+    read_samples,
+    signed_columns,
+)
 from triton_regressors.commands.lazy_imports import loading
 from triton_regressors.commands.model_file import (
+    INTERVAL,
     VERIFIED,
     WHAT,
     ImportOption,
@@ -23,6 +30,7 @@ from triton_regressors.commands.model_file import (
     MissingStringOption,
     PrecisionOption,
     RepositoryOption,
+    TargetOption,
     TiesOption,
     TrackingUriOption,
     TrustPickleOption,
@@ -73,6 +81,16 @@ def update_fleet(
             rich_help_panel=VERIFIED,
         ),
     ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows that the models were not fitted on, with their target, if the fleet has prediction intervals: "
+            "as --samples.",
+            rich_help_panel=INTERVAL,
+        ),
+    ] = None,
+    target: TargetOption = None,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
     ties: TiesOption = "refuse",
@@ -97,13 +115,16 @@ def update_fleet(
         from triton_regressors.exporter.errors import ExportError
         from triton_regressors.exporter.fleets.update import find_fleet
         from triton_regressors.exporter.fleets.update import update_fleet as update_models
+    if target and calibrate is None:
+        raise ExportError("--target goes with --calibrate.")
     _, document = find_fleet(repository, name)
     by, known = document.inputs.ids, document.inputs.models
     assert by is not None
     with ExitStack() as kept:  # CatBoost reads its files again
         places = find_set_models(set_ or (), manifest, tracking_uri, by)
-        if samples is not None and not places:
-            raise ExportError("--samples goes with models to set.")
+        for option, given in (("--samples", samples), ("--calibrate", calibrate)):
+            if given is not None and not places:
+                raise ExportError(f"{option} goes with models to set.")
         with fleet_progress(len(places)) as (reading, compiling):
             read = read_models(
                 places,
@@ -116,12 +137,14 @@ def update_fleet(
                 largest_mb=largest_mb,
                 missing=missing,
             )
+            rows, targets = (None, None) if calibrate is None else read_pairs(calibrate, read, by, target)
             result = update_models(
                 repository,
                 name,
                 set=dict(zip(_ids(read, known), (each.estimator for each in read.values()), strict=True)),
                 remove=_ids(remove or (), known),
                 samples=_as_known(read_samples(samples, read, by), known, by),
+                calibrate=None if rows is None else (_as_known(rows, known, by), targets),
                 precision=precision,
                 input=input,
                 missing_strings=missing_strings(missing_string),

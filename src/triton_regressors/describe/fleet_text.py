@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from triton_regressors.describe.input_text import labels, listed
+from triton_regressors.describe.interval_text import percent
 from triton_regressors.kernels.entry import Document
 from triton_regressors.kernels.format.fleet import MemberClass
 from triton_regressors.kernels.format.member_table import MemberTable
@@ -39,6 +40,7 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
     number = None if member is None else ids.index(member)
     for output, errors in table.errors.items():
         yield _parity_sentence(output, ids, errors, number)
+    yield from _interval_sentences(document, ids, table, number)
     yield from _categories_sentences(document, table, number)
 
 
@@ -74,11 +76,40 @@ def _categories_sentences(document: Document, table: MemberTable, one: int | Non
 
 def _parity_sentence(output: str, ids: tuple[str, ...], errors: np.ndarray, one: int | None) -> str:
     """Return a sentence on an output's largest error for the worst model, the median one, and the one of a number."""
-    order = np.argsort(errors, kind="stable")
+    said = _some([f"{error:.1e}" for error in errors], ids, np.argsort(errors, kind="stable"), one)
+    return f"{output}, largest error in standard deviations of a model's own predictions: {said}."
+
+
+def _interval_sentences(document: Document, ids: tuple[str, ...], table: MemberTable, one: int | None) -> Iterator[str]:
+    """Yield sentences on the prediction intervals: their level, and the coverage of the worst, the median, and one."""
+    fleet, rows, coverage = document.fleet, table.calibration_rows, table.coverage
+    if fleet is None or fleet.level is None or rows is None or coverage is None:
+        return
+    few, most = (f"{count:,}" for count in (rows.min(), rows.max()))
+    yield (
+        f"lower and upper are made for {percent(fleet.level)} of new rows of each model, from "
+        f"{few if few == most else f'{few} to {most}'} calibration rows of its own."
+    )
+    least = coverage.min(axis=1)
+    known = np.flatnonzero(~np.isnan(least))
+    if len(known):
+        order = known[np.argsort(-least[known], kind="stable")]
+        target = "" if coverage.shape[1] == 1 else ", in the target that is covered least,"
+        texts = ["none" if np.isnan(share) else percent(share) for share in least]
+        yield (
+            f"Of the last half of these rows, the interval that the first half gives covers{target} "
+            f"{_some(texts, ids, order, one)}."
+        )
+    if len(known) < len(least):
+        few_rows = len(least) - len(known)
+        yield f"{_models(few_rows)} {'has' if few_rows == 1 else 'have'} too few of these rows to hold some out."
+
+
+def _some(texts: Sequence[str], ids: Sequence[str], order: np.ndarray, one: int | None) -> str:
+    """Return a text of the worst model, the last in the order, of the median one, and of the one of a number."""
     places = {"worst": int(order[-1]), "median": int(order[(len(order) - 1) // 2])}
-    said = [f"{errors[place]:.1e} of {ids[place]!r}, the {what}" for what, place in places.items()]
-    said += [] if one is None else [f"{errors[one]:.1e} of {ids[one]!r}"]
-    return f"{output}, largest error in standard deviations of a model's own predictions: {'; '.join(said)}."
+    said = [f"{texts[place]} of {ids[place]!r}, the {what}" for what, place in places.items()]
+    return "; ".join(said if one is None else [*said, f"{texts[one]} of {ids[one]!r}"])
 
 
 def _models(count: int) -> str:

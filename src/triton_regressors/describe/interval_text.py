@@ -19,7 +19,7 @@ def interval_sentences(report: IntervalReport) -> list[str]:
         way = f"split conformal prediction from the {report.method} of"
     sentences = [
         f"lower and upper are {what}, {_numbers(report.mean_width)} apart on average. They are made for "
-        f"{_percent(report.level)} of new rows by {way} {report.rows:,} calibration "
+        f"{percent(report.level)} of new rows by {way} {report.rows:,} calibration "
         f"rows{'' if len(report.quantile) == 1 else ', each target by itself'}."
     ]
     if report.crossed:
@@ -33,7 +33,7 @@ def interval_sentences(report: IntervalReport) -> list[str]:
     else:
         sentences.append(
             f"Of the last {report.held_out_rows:,} of these rows, the interval that the first "
-            f"{report.rows - report.held_out_rows:,} give covers {_percent(*report.coverage)}."
+            f"{report.rows - report.held_out_rows:,} give covers {percent(*report.coverage)}."
         )
     return sentences
 
@@ -55,7 +55,8 @@ def _numbers(numbers: Sequence[float]) -> str:
     return _listed([f"{number:.4g}" for number in numbers])
 
 
-def _percent(*shares: float) -> str:
+def percent(*shares: float) -> str:
+    """Return shares in percent."""
     return _listed([f"{round(100 * share, 2):g}" for share in shares]) + " %"
 
 

@@ -45,8 +45,8 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 def compiled(make: Callable[[], Any], shops: tuple[int, ...]) -> list[Member]:
     models = {f"shop-{shop}": make().fit(rows(shop), target(rows(shop), shop)) for shop in shops}
-    given = {f"shop-{shop}": rows(shop) for shop in shops}
-    return compile_members(models, given, 16, {**OPTIONS, "input": "fp64"})
+    own = {f"shop-{shop}": {"sample": rows(shop)} for shop in shops}
+    return compile_members(models, own, 16, {**OPTIONS, "input": "fp64"})
 
 
 def lookups(members: list[Member]) -> set[tuple[int, ...]]:
