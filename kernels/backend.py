@@ -128,16 +128,11 @@ class TritonPythonModel:
             for tensor in config["input"]
         }
         self.datatypes = self.inputs.datatypes()
-        tensors = {name: (self.datatypes[name], len(columns)) for name, columns in self.inputs.columns().items()}
-        if document.fleet is not None:
-            from .format.member_numbers import tensors_of_numbers
-
-            tensors |= {name: each for name, each in tensors_of_numbers(self.inputs).items() if name in configured}
-        for name, (datatype, width) in tensors.items():
-            if configured.get(name) != (datatype, [width]):
+        for name, columns in self.inputs.columns().items():
+            if configured.get(name) != (self.datatypes[name], [len(columns)]):
                 raise ValueError(
-                    f"config.pbtxt must give {name} the type {datatype} and the dims [{width}], the features of the "
-                    "plan."
+                    f"config.pbtxt must give {name} the type {self.datatypes[name]} and the dims [{len(columns)}], the "
+                    "features of the plan."
                 )
         _check_outputs(config["output"], plan.output_widths())
         self.numbers = numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else numbers_in
@@ -148,11 +143,11 @@ class TritonPythonModel:
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
         self.fleet = refused = closed = counts = None
-        if document.fleet is not None:  # otherwise the entry does not carry the modules
+        if document.fleet is not None:  # others do not carry the modules
             from .format.member_table import read_members
             from .serving.fleet_requests import FleetRequests
 
-            self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self._array)
+            self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self._array, configured)
             refused, closed = self.fleet.refused, self.fleet.closed
             counts = self.fleet.counts([(each.estimator, each.members) for each in document.fleet.classes])
         self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused, closed)
@@ -242,7 +237,7 @@ class TritonPythonModel:
     def _matrices(self, requests: list[Request]) -> list[Part]:
         """Return the plan's matrix for each request of a model that reads other tensors than X.
 
-        Small requests with the same tensors are encoded together: a request alone takes as long as all of them.
+        Small requests with the same tensors are encoded together: one takes as long as all.
         """
         each = [self._tensors(request) for request in requests]
         if len(each) == 1:
@@ -257,16 +252,17 @@ class TritonPythonModel:
         return [matrix[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def _encoded(self, tensors: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the plan's matrix for tensors; a fleet's members have categories of their own if they differ."""
+        """Return the plan's matrix for tensors; a fleet's members may have categories of their own."""
         matrix = self.inputs.encode(tensors, self.max_string_bytes)
         return matrix if self.fleet is None else self.fleet.own(matrix)
 
     def _tensors(self, request: Request) -> dict[str, np.ndarray]:
         """Return the tensors of a request, numbers and strings."""
-        given = self.datatypes if self.fleet is None else self.fleet.given(request, self.datatypes)
+        if self.fleet is not None:
+            return self.fleet.tensors(request, self.datatypes)
         return {
             name: strings_in(request, name) if datatype == "BYTES" else self._array(request, name)
-            for name, datatype in given.items()
+            for name, datatype in self.datatypes.items()
         }
 
     def _array(self, request: Request, name: str) -> np.ndarray:

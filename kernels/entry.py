@@ -399,7 +399,7 @@ def sealed(version: Path, whole: Mapping[str, Any]) -> bytes:
 
 def _document(path: Path, whole: dict[str, Any]) -> Document:
     """Return the document in a `plan.json` whose digests were removed."""
-    from .format.inputs import Inputs, IntegerInput
+    from .format.inputs import Inputs
     from .format.parity import Parity
     from .format.records import from_json, to_json
 
@@ -411,8 +411,6 @@ def _document(path: Path, whole: dict[str, Any]) -> Document:
         if inputs is None:
             inputs = to_json(Inputs.plain(n_features))
         tensors = {**inputs, "n_features": n_features} if isinstance(inputs, dict) else inputs
-        if isinstance(tensors, dict) and "name" in (tensors.get("integers") or ()):  # where fleets had their ids first
-            tensors |= {"integers": to_json(IntegerInput()), "whole_ids": tensors["integers"]}
         found |= {"plan": whole, "inputs": tensors}
         names: dict[str, Any] = {"Inputs": Inputs, "Parity": Parity, "MadeTexts": Any, "Fleet": Any}
         if isinstance(tensors, dict) and tensors.get("made") is not None:  # otherwise the entry lacks the module

@@ -180,7 +180,7 @@ def sizes_alike(
     return tuple(size for size, alike in zip(sizes, same, strict=True) if alike) if same[0] else ()
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=64)
 def row_tiles(rows: int, sizes: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
     """Return each tile's first row, number of rows and size; tiles have these sizes and hold all rows in order.
 

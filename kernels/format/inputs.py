@@ -7,8 +7,8 @@ other string. Columns of whole numbers that FP32 would round may be an INT64 ten
 would round a column's categories too, the matrix has the places of the numbers among the categories. Columns of dates
 are in `integers` too: whole nanoseconds since 1970-01-01 UTC, which become whole microseconds in the matrix. `X` holds
 the other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads
-it. The matrix may end with columns that steps make of strings, see `text_steps.py`. A fleet's matrix ends with the
-places of models among their ids, which are a tensor of their own: BYTES, or INT64 if they are whole numbers.
+it. The matrix may end with columns that steps make of strings, see `text_steps.py`, and a fleet's ends with the places
+of models among their ids, a BYTES or INT64 tensor of their own.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Inputs:
     strings; None if there are none. `numbered` is the name of a tensor, INT32 `[rows, 1]`, that a request for a fleet
     may have in place of its models' ids: their places among the ids, which are the categories of the last column.
     `default` is the place of the model that answers rows with an unknown id; None: they are refused. `whole_ids` is the
-    INT64 tensor with the ids of a fleet's models; None if there are none or they are strings.
+    INT64 tensor of a fleet's ids; None if they are strings.
     """
 
     n_features: int
@@ -290,20 +290,20 @@ class Inputs:
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
         """Return the plan's matrix, `[rows, n_features]` of `matrix_dtype`, for the tensors of a request.
 
-        A string of more than `max_string_bytes` that is not a category is `TOO_LONG`. A fleet's models are missing if
-        there are neither their ids nor their numbers, or no `X`.
+        A string of more than `max_string_bytes` that is not a category is `TOO_LONG`. A fleet's models are NaN without
+        their ids and numbers.
         """
         rows = len(next(iter(tensors.values())))
         matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
-        given = self.text
-        if self.numbered is not None:
-            from .member_numbers import write_numbers
-
-            if write_numbers(self, tensors, matrix):
-                return matrix
-            given = tuple(group for group in given if group.name in tensors)
         if self.numeric:
             matrix[:, self._numeric] = tensors[NUMBERS]
+        given = self.text
+        if self.numbered is not None and self.ids not in tensors:
+            matrix[:, -1] = np.nan
+            if self.numbered in tensors:
+                numbers = tensors[self.numbered][:, 0]
+                matrix[:, -1] = np.where((numbers >= 0) & (numbers < len(self.models)), numbers, UNKNOWN)
+            given = tuple(group for group in given if group.name in tensors)
         for whole in self.whole:
             if whole.tensor in tensors:
                 matrix[:, _index(whole.columns)] = whole.encode(tensors[whole.tensor])

@@ -68,7 +68,7 @@ class Operation(ABC):
         cls.__repr__ = Operation.__repr__  # type: ignore[method-assign]  # that of a dataclass holds its arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields, which go from one process to another; what was computed from them stays behind."""
+        """Return what is pickled: the fields, without what was computed from them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def __repr__(self) -> str:

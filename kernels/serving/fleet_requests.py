@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..format.inputs import NUMBERS, Inputs
-from ..format.member_numbers import joined
+from ..format.inputs import NUMBERS, UNKNOWN, Inputs
+from ..format.member_numbers import joined, tensors_of_numbers
 from ..format.member_table import MemberTable
 from .member_counts import MemberCounts
 from .quoting import quoted
@@ -21,12 +21,22 @@ if TYPE_CHECKING:
 class FleetRequests:
     """The requests for a fleet whose members a table describes.
 
-    `numbers` returns a request's tensor of numbers by its name.
+    `numbers` returns a request's tensor of numbers by its name, and `configured` has the types and dims of the inputs
+    in config.pbtxt. Raises ValueError if those with the numbers of models have others.
     """
 
-    def __init__(self, inputs: Inputs, members: MemberTable, numbers: Callable[[Request, str], np.ndarray]) -> None:
+    def __init__(
+        self,
+        inputs: Inputs,
+        members: MemberTable,
+        numbers: Callable[[Request, str], np.ndarray],
+        configured: Mapping[str, tuple[str | None, list[int]]],
+    ) -> None:
+        for name, (datatype, width) in tensors_of_numbers(inputs).items():
+            if name in configured and configured[name] != (datatype, [width]):
+                raise ValueError(f"config.pbtxt must give {name} the type {datatype} and the dims [{width}].")
         self._by, self._numbered, self._models = str(inputs.ids), str(inputs.numbered), inputs.models
-        self._joined = joined(inputs)
+        self._joined, self._numeric = joined(inputs), inputs.numeric
         self.refused, self.closed = members.refused, members.closed
         self._own, self._numbers = members.own_places(inputs), numbers
 
@@ -37,7 +47,7 @@ class FleetRequests:
     def given(self, request: Request, datatypes: Mapping[str, str]) -> dict[str, str]:
         """Return the tensors of a request and their types: it has its models' numbers, their ids or neither.
 
-        If there is a tensor for rows joined with numbers, it stands for all others, and a request may lack `X`.
+        If there is a tensor of rows and numbers joined, it stands for all others, and a request may lack `X`.
         """
         if self._joined is not None and _has(request, self._joined):
             return {self._joined: datatypes[NUMBERS]}
@@ -49,6 +59,20 @@ class FleetRequests:
         if self._numbered in names or not _has(request, self._by):
             del names[self._by]
         return names
+
+    def tensors(self, request: Request, datatypes: Mapping[str, str]) -> dict[str, np.ndarray]:
+        """Return a request's tensors, with `X` and the numbers apart; without `X` its rows name no model."""
+        tensors = {
+            name: strings_in(request, name) if datatype == "BYTES" else self._numbers(request, name)
+            for name, datatype in self.given(request, datatypes).items()
+        }
+        if self._joined in tensors:
+            both = tensors[self._joined]
+            whole = np.where(both[:, -1:] % 1 == 0, both[:, -1:], UNKNOWN)
+            return {NUMBERS: both[:, :-1], self._numbered: whole}
+        if self._joined is not None and NUMBERS not in tensors:
+            return {NUMBERS: np.zeros((len(next(iter(tensors.values()))), len(self._numeric)))}
+        return tensors
 
     def of_numbers(self, request: Request) -> str:
         """Return the name of a request's tensor with the columns of `X`."""

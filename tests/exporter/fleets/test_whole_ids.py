@@ -1,21 +1,17 @@
 """Ids of models and columns of models may both be whole numbers in INT64, each in an input of its own."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import Ridge
 
 from tests.exporter.fleets.whole import ARTICLE, COLUMNS, asked, fitted, fleet, rows, samples, shop_id
 from tests.files import check_same_files
 from triton_regressors import FleetExport, InvalidRequest, export, export_fleet, load, update_fleet
 from triton_regressors.describe.fleet_text import fleet_sentences
 from triton_regressors.kernels.engine.runner import Runner
-from triton_regressors.kernels.entry import read_document, sealed
-from triton_regressors.kernels.format.inputs import IntegerInput
 from triton_regressors.kernels.plan.plan import load_plan
 
 
@@ -143,24 +139,3 @@ def test_a_description_names_the_categories_of_a_model(tmp_path: Path) -> None:
     known = ", ".join(map(str, sorted(set(rows(2)["article"]))))
     assert "Models know different categories of column 'article'; any other is unknown to them." in said
     assert f"article: {shop_id(2)} knows {known}." in said
-
-
-def test_a_fleet_whose_ids_are_where_they_were_first_is_read_and_updated(tmp_path: Path) -> None:
-    """Without columns in `integers`, the ids were this tensor with a name of its own."""
-    given = {shop: X[["price"]] for shop, X in samples().items()}
-    models = {shop: Ridge().fit(X, X["price"]) for shop, X in given.items()}
-    whole = export_fleet(models, tmp_path, name="demand", by="shop", samples=given)
-    version, X = whole.entry.version_directory, rows(9)[["price"]].assign(shop=shop_id(1))
-    before = load(tmp_path / "demand").predict(X)
-    written = json.loads((version / "plan.json").read_text())
-    assert written["inputs"]["integers"] == {"columns": [], "categories": [], "closed": []}
-    written["inputs"]["integers"] = written["inputs"].pop("whole_ids")
-    (version / "plan.json").write_bytes(sealed(version, written))
-    document = read_document(version)
-    assert document == whole.document
-    assert document.inputs.whole_ids == IntegerInput((1,), (tuple(models),), (True,), name="shop")
-    assert load(tmp_path / "demand").predict(X).tobytes() == before.tobytes()
-    updated = update_fleet(tmp_path, "demand", remove=[shop_id(0)])
-    assert updated.document.inputs.models == tuple(models)[1:]
-    assert load(tmp_path / "demand").predict(X).tobytes() == before.tobytes()
-    assert "whole_ids" in json.loads((updated.entry.version_directory / "plan.json").read_text())["inputs"]
