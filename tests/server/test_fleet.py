@@ -20,6 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.exporter.fleets import towns, whole
 from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
+from tests.server.in_process import loaded
 from tests.server.snippets import run_snippets
 from tests.servers import triton_server
 from tests.waiting import wait_for
@@ -29,6 +30,7 @@ from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.kernels.entry import read_document
+from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 pytestmark = pytest.mark.server
 
@@ -179,6 +181,19 @@ def test_requests_of_all_kinds_are_answered_in_one_batch(server: TritonServer, r
             assert "X is missing" in str(answer)
         else:
             assert answer.tobytes() == expected[row : row + 1].tobytes()
+
+
+@pytest.mark.parametrize("name", ["shop_number", "X_shop_number"])
+def test_an_edited_input_of_numbers_is_refused_when_the_model_loads(name: str, tmp_path: Path) -> None:
+    path = export_fleet(ridges(2), tmp_path, name="demand", by="shop").entry.directory / "config.pbtxt"
+    config = from_pbtxt(path.read_bytes())
+    (given,) = [each for each in config.input if each.name == name]
+    dims = given.dims[0]
+    given.dims[0] += 1
+    path.write_text(to_pbtxt(config))
+    wrong = rf"config.pbtxt must give {name} the type \w+ and the dims \[{dims}\]"
+    with pytest.raises(ValueError, match=wrong), loaded(path.parent):
+        pass
 
 
 def test_many_clients_and_one_bad_id_in_ten(server: TritonServer) -> None:
