@@ -417,7 +417,7 @@ def _document(path: Path, whole: dict[str, Any]) -> Document:
             from .format.text_steps import MadeTexts
 
             names["MadeTexts"] = MadeTexts
-        if found.get("fleet") is not None:  # so it is here
+        if found.get("fleet") is not None:  # likewise
             from .format.fleet import Fleet
 
             names["Fleet"] = Fleet

@@ -8,7 +8,7 @@ from typing import Any
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.categories import columns_with_categories
 from triton_regressors.exporter.fleets.member import Member
-from triton_regressors.kernels.format.inputs import NUMBERS
+from triton_regressors.kernels.format.member_numbers import joined_with, numbered
 
 
 def check_alike(members: Sequence[Member], by: str) -> None:
@@ -22,7 +22,7 @@ def check_alike(members: Sequence[Member], by: str) -> None:
                     f"The models of a fleet must take the same columns: {first.id!r} and {other.id!r} differ in {what} "
                     f"({_brief(mine)} and {_brief(theirs)})."
                 )
-    for name in (by, numbered(by), f"{NUMBERS}_{numbered(by)}"):
+    for name in (by, numbered(by), joined_with(numbered(by))):
         if name in {*first.columns, *first.inputs.columns(), *first.plan.outputs}:
             raise ExportError(f"The models have a column or a tensor {name!r} already; choose another name with by=.")
     if first.inputs.made is not None:
@@ -50,8 +50,3 @@ def _facts(member: Member) -> dict[str, Any]:
 def _brief(fact: Any) -> str:
     text = str(fact)
     return text if len(text) <= 100 else f"{text[:100]}…"
-
-
-def numbered(by: str) -> str:
-    """Return the name of the input with the places of models among the ids."""
-    return f"{by}_number"

@@ -22,7 +22,7 @@ from triton_regressors.defaults import (
 from triton_regressors.describe.contract import Contract, contract_of
 from triton_regressors.exporter.compilation import next_steps, stage_summary
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.fleets.agreement import check_alike, numbered
+from triton_regressors.exporter.fleets.agreement import check_alike
 from triton_regressors.exporter.fleets.categories import share_categories
 from triton_regressors.exporter.fleets.classes import NUMBER, classes_of, fleet_plan
 from triton_regressors.exporter.fleets.containers import models_of
@@ -36,6 +36,7 @@ from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Document, Entry, Golden, OutputParity, Provenance
 from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
+from triton_regressors.kernels.format.member_numbers import numbered
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.parity import Parity, measure
 from triton_regressors.kernels.plan.plan import FLEET_PROTOCOL, Plan

@@ -10,10 +10,21 @@ from __future__ import annotations
 from .inputs import NUMBERS, Inputs
 
 
+def numbered(by: str) -> str:
+    """Return the name of the tensor of numbers beside the tensor of ids."""
+    return f"{by}_number"
+
+
+def joined_with(name: str) -> str:
+    """Return the name of the tensor of rows and numbers joined beside the tensor of numbers."""
+    return f"{NUMBERS}_{name}"
+
+
 def joined(inputs: Inputs) -> str | None:
     """Return the name of the tensor of rows and numbers joined, or None."""
-    whole = inputs.numbered is not None and inputs.numeric == tuple(range(inputs.n_features - 1))
-    return f"{NUMBERS}_{inputs.numbered}" if whole else None
+    if inputs.numbered is None or inputs.numeric != tuple(range(inputs.n_features - 1)):
+        return None
+    return joined_with(inputs.numbered)
 
 
 def tensors_of_numbers(inputs: Inputs) -> dict[str, tuple[str, int]]:

@@ -18,6 +18,8 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.kernels.format.member_numbers import joined_with
+
 TOKEN = re.compile(
     r"""\s+ | \#.*                                                # white space, a comment
         | ( "[^"\\]*(?:\\.[^"\\]*)*" | '[^'\\]*(?:\\.[^'\\]*)*'   # a string
@@ -47,7 +49,7 @@ def sent_inputs(config: Any) -> list[Any]:
     These are an optional INT32 input, and one named after it that holds the columns of `X` too.
     """
     numbers = {each.name for each in config.input if each.optional and each.data_type == model_config_pb2.TYPE_INT32}
-    others = numbers | {f"X_{name}" for name in numbers}
+    others = numbers | set(map(joined_with, numbers))
     return [each for each in config.input if each.name not in others]
 
 

@@ -197,6 +197,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a string among numbers": ({7: RIDGES["shop-0"], "7": RIDGES["shop-0"]}, {}, "as others are, not '7'"),
     "a number that is too large": ({2**63: RIDGES["shop-0"]}, {}, "a whole number that INT64 holds, as others are"),
     "a column": (RIDGES, {"by": "x1"}, "The models have a column or a tensor 'x1' already"),
+    "rows and numbers": (
+        {"shop-0": Ridge().fit(rows(0).rename(columns={"x1": "X_shop_number"}), target(rows(0), 0))},
+        {"samples": None},
+        "The models have a column or a tensor 'X_shop_number' already",
+    ),
     "an input": (RIDGES, {"by": "X"}, "The models have a column or a tensor 'X' already"),
     "not fitted": (
         {**RIDGES, "new": Ridge()},
