@@ -142,15 +142,16 @@ class TritonPythonModel:
         self.feature_names = document.provenance.feature_names
         self.columns_digest = columns_digest(parameters)
         self.outputs = tuple(plan.outputs)
-        self.fleet = refused = closed = counts = None
+        self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed)
+        self.fleet = counts = None
         if document.fleet is not None:  # others do not carry the modules
             from .format.member_table import read_members
             from .serving.fleet_requests import FleetRequests
 
             self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self._array, configured)
-            refused, closed = self.fleet.refused, self.fleet.closed
+            self.read = self.fleet.reader(self.numbers, self._matrices)
+            self.allowed = self.fleet.allowed(document.nan_columns)
             counts = self.fleet.counts([(each.estimator, each.members) for each in document.fleet.classes])
-        self.allowed = Allowed(plan.n_features, document.nan_columns, self.inputs.closed, refused, closed)
         gathered = self.allowed if self.inputs.plain_matrix else None
         self.runner = Runner(plan, engine=engine, device=device, max_rows=max_rows, gathered=gathered)
         golden, tolerance = read_golden(version, document), document.parity.tolerance
@@ -276,6 +277,8 @@ class TritonPythonModel:
 
     def _refuse(self, requests: list[Request], parts: list[Part], cancelled: frozenset[int]) -> list[Response]:
         """Answer the requests that can be answered, and give each of the others its own error."""
+        if self.fleet is not None:
+            parts = self._matrices(requests)
         arrays = map(self.on_cpu, parts)
         refusals = [
             self._why_not(*each, index in cancelled) for index, each in enumerate(zip(requests, arrays, strict=True))

@@ -1,6 +1,6 @@
 """Fleets on a Triton server, by their number of models: beside one model's entry, and a loop over scikit-learn models.
 
-    python -m benchmarks.served.fleets [--quick] [--fleets ridge ...] [--members 1 1000 ...] [--output DIR]
+    python -m benchmarks.served.fleets [--quick] [--fleets ridge ...] [--members 1 1000 ...] [--entries] [--output DIR]
 
 Members are fitted one by one, each on rows of its own, and exported. "fleet" is their entry; "one model" is the entry
 of one of them; "loop" is a Python-backend model with a dict of the same estimators, which a user writes by hand;
@@ -9,7 +9,8 @@ noted. Then all are asked in turn for one row a request, over gRPC under dynamic
 loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "by number" is the fleet too, asked
 with one tensor: each row and the number of its model.
 
-`--export-cores` lets exports use that many cores, as on a small machine.
+`--export-cores` lets exports use that many cores, as on a small machine. `--entries` loads as many entries of one model
+as fit beside the others in the memory of the machine and of the GPU, and asks them in turn.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -37,13 +39,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
+from xgboost import XGBRegressor
 
 from benchmarks.environment import busy, default_directory, device_name, save_models
-from benchmarks.served.requests import QUICK, four_digits, measuring
+from benchmarks.served.requests import QUICK, Measure, four_digits, measuring
 from benchmarks.timing import rotated
 from triton_regressors import export, export_fleet
 from triton_regressors.clients.client.client import Client
-from triton_regressors.clients.compare.figures.measurement import Settings
 from triton_regressors.clients.compare.load.generator import Load
 from triton_regressors.clients.compare.load.members import draw_rows
 from triton_regressors.clients.compare.load.payloads import CheckedRows
@@ -53,14 +55,17 @@ from triton_regressors.kernels.entry import read_document
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 FLEET, NUMBERED, ONE, LOOP, NOTHING = "fleet", "fleet_by_number", "one_model", "loop", "nothing"
+ENTRIES = "entries"
 ASKED_TOO = (NUMBERED, NOTHING)
 """What is asked besides the entries that were loaded with their memory noted."""
 LOADS = tuple(Load("grpc", 1, concurrency=clients) for clients in (1, 64, 256))
 COLUMNS, FITTED = 32, 200
 ROUNDS = 3
+"""Each of three short windows: a share is that of one round, in which all are asked shortly after each other."""
 MOST_IN_LOOP = 10_000
 """The most scikit-learn models that the loop holds: 100,000 of them take minutes to load."""
 MOST_DIFFERENT = 4096
+ROWS_OF_ENTRY = 4
 ERROR, ERROR_OF_LOOP = 1e-6, 1e-3
 """The largest error of answers, in standard deviations; the loop's come from float32 rows and are rounded."""
 
@@ -80,6 +85,7 @@ TEN_KINDS: tuple[Callable[[], Any], ...] = (
 FLEETS: dict[str, tuple[Callable[[int], Any], tuple[int, ...]]] = {
     "ridge": (lambda number: make_pipeline(StandardScaler(), Ridge()), (1, 10, 100, 1000, 10_000, 100_000)),
     "boosted": (lambda number: HistGradientBoostingRegressor(max_iter=100, early_stopping=False), (1000,)),
+    "xgboost": (lambda number: XGBRegressor(n_estimators=100, n_jobs=1), (1000,)),
     "svr": (lambda number: make_pipeline(StandardScaler(), SVR()), (1000,)),
     "mixed": (lambda number: make_pipeline(StandardScaler(), TEN_KINDS[number % 10]()), (500,)),
 }
@@ -207,21 +213,58 @@ def _read(path: Path) -> str:
         return ""
 
 
-def measure(fleet: str, members: int, settings: Settings, rounds: int, export_cores: int | None) -> dict[str, Any]:
+def add_entries(
+    directory: Path, models: dict[int, Any], client: Client, one: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, CheckedRows]]:
+    """Export and load an entry for each model, as many as fit; return what they take, and the rows to ask each for."""
+    begin = time.perf_counter()
+    fit = [_available() // one["rss_bytes"]] + [_free() // one["gpu_bytes"]] * torch.cuda.is_available()
+    chosen = {f"{ENTRIES}_{number}": number for number in list(models)[: int(min(fit)) - 1]}
+    for name, number in chosen.items():
+        export(models[number], directory, name=name, instances=1)
+    exported, free, before = time.perf_counter(), _free(), _processes()
+    with ThreadPoolExecutor(joblib.cpu_count()) as pool:
+        list(pool.map(client.load, chosen))
+    loaded = time.perf_counter()
+    found = {
+        "count": len(chosen),
+        "export_s": four_digits(exported - begin),
+        "load_s": four_digits(loaded - exported),
+        "rss_bytes": sum(_resident(process) for process in _processes() if process not in before),
+        "gpu_bytes": free - _free(),
+    }
+    asked = {}
+    for name, number in chosen.items():
+        X = rows(number, ROWS_OF_ENTRY)[0].astype(np.float32)
+        answers = models[number].predict(X.astype(np.float64))[:, None]
+        asked[name] = CheckedRows({"X": X}, answers, ERROR * float(np.std(answers)), ROWS_OF_ENTRY)
+    return found, asked
+
+
+def _available() -> int:
+    """Return how much memory the machine has to give, in bytes."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure(fleet: str, members: int, rounds: int, export_cores: int | None, entries: bool = False) -> dict[str, Any]:
     """Fit, export, load and ask a fleet and what stands beside it; return the figures."""
     models = fit_all(fleet, members)
     with tempfile.TemporaryDirectory() as directory:
-        found: dict[str, Any] = {"fleet": fleet, "members": members}
+        found: dict[str, Any] = {"case": _case(fleet, members), "fleet": fleet, "members": members}
         found |= write_repository(Path(directory), models, export_cores)
         print(f"{fleet}, {members:,} models: exported in {found['export_s']:,} s, {found['entry_bytes']:,} bytes")
         names = [name for name in (ONE, FLEET, LOOP) if (Path(directory) / name).is_dir()]
         with TritonServer([directory], models=[NOTHING]) as server, Client(server.grpc_url, timeout_s=300) as client:
             found["memory"] = {name: memory_of(name, server, client) for name in names}
             inputs = read_document(Path(directory) / FLEET / "1", check_files=False).inputs
-            asked = sent(models, {int(each): number for number, each in enumerate(inputs.models)})
-            with measuring(server.grpc_url, settings, "builtin", LOADS) as ask:
+            asked: dict[str, Any] = sent(models, {int(each): number for number, each in enumerate(inputs.models)})
+            names += ASKED_TOO
+            if entries:
+                found["entries"], asked[ENTRIES] = add_entries(Path(directory), models, client, found["memory"][ONE])
+                names.append(ENTRIES)
+            with measuring(server.grpc_url, QUICK, "builtin", LOADS) as ask:
                 of_rounds = [
-                    {name: _figures(ask, name, asked[name], load) for name in rotated([*names, *ASKED_TOO], number)}
+                    {name: _figures(ask, name, asked[name], load) for name in rotated(names, number)}
                     for load, number in [(load, number) for load in LOADS for number in range(rounds)]
                 ]
     found["points"] = [
@@ -234,8 +277,8 @@ def measure(fleet: str, members: int, settings: Settings, rounds: int, export_co
     return found
 
 
-def _figures(ask: Any, name: str, checked: CheckedRows, load: Load) -> dict[str, float]:
-    figures = ask(FLEET if name == NUMBERED else name, checked, load)
+def _figures(ask: Measure, name: str, checked: CheckedRows | Mapping[str, CheckedRows], load: Load) -> dict[str, float]:
+    figures = ask({NUMBERED: FLEET, ENTRIES: f"{ENTRIES}_0"}.get(name, name), checked, load)
     if figures.failed:
         raise ValueError(f"{name}: {dict(figures.errors)}")
     return {
@@ -268,30 +311,37 @@ def run(
     fleets: Sequence[str] = tuple(FLEETS),
     members: Sequence[int] | None = None,
     export_cores: int | None = None,
+    entries: bool = False,
 ) -> Path | None:
     """Measure the fleets and write served_fleets.json."""
     print(f"fleets on {device_name()}")
     stated = {"quick": quick, "rounds": 1 if quick else ROUNDS, "busy_at_start": busy()}
-    settings, path = QUICK if quick else Settings(max_windows=5), None
+    path, asked = None, set(members or ())
+    order = [_case(fleet, size) for fleet, (_, sizes) in FLEETS.items() for size in sorted(asked | {*sizes})]
     for fleet in fleets:
-        sizes = members or FLEETS[fleet][1]
-        results = [measure(fleet, count, settings, stated["rounds"], export_cores) for count in sizes]
-        path = save_models(directory, "served_fleets", stated, results, tuple(FLEETS), among="fleets", key="fleet")
+        for count in members or FLEETS[fleet][1]:
+            result = measure(fleet, count, stated["rounds"], export_cores, entries)
+            path = save_models(directory, "served_fleets", stated, [result], order, among="fleets", key="case")
     return path
+
+
+def _case(fleet: str, members: int) -> str:
+    return f"{fleet}, {members:,}"
 
 
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one round, short windows")
+    parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
     parser.add_argument("--members", nargs="+", type=int, default=None, help="how many models")
     parser.add_argument("--export-cores", type=int, default=None, help="how many cores exports use")
+    parser.add_argument("--entries", action="store_true", help="as many entries of one model as fit, too")
     parser.add_argument("--output", type=Path, default=None, help="directory of served_fleets.json")
     arguments = parser.parse_args()
     directory = arguments.output or default_directory()
-    options = {"fleets": arguments.fleets, "members": arguments.members, "export_cores": arguments.export_cores}
-    run(directory, quick=arguments.quick, **options)
+    options = {name: getattr(arguments, name) for name in ("quick", "fleets", "members", "export_cores", "entries")}
+    run(directory, **options)
 
 
 if __name__ == "__main__":

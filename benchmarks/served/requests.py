@@ -17,7 +17,8 @@ import contextlib
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -61,7 +62,8 @@ OURS, NOTHING, SKLEARN, READING = "triton_regressors", "nothing", "scikit-learn"
 TOLERANCE = {OURS: 1e-6, NOTHING: 0.0, SKLEARN: 1e-3, READING: 0.0}
 """The largest error of answers, in standard deviations; scikit-learn's come from float32 rows and are rounded."""
 
-Measure = Callable[[str, CheckedRows, Load], Figures]
+Measure = Callable[[str, CheckedRows | Mapping[str, CheckedRows], Load], Figures]
+"""Measures a model under a load; or several models in turn, each with its rows, and the counters of the one named."""
 
 
 def served_name(source: Model, who: str) -> str:
@@ -103,16 +105,28 @@ def measuring(url: str, settings: Settings, generator: str, loads: Sequence[Load
     processes = {load: load.processes(None) for load in loads}
     with Client(url) as client, LoadGenerator(0 if tool else max(processes.values())) as workers:
 
-        def measure(name: str, rows: CheckedRows, load: Load) -> Figures:
+        def measure(name: str, rows: CheckedRows | Mapping[str, CheckedRows], load: Load) -> Figures:
             def counters() -> ServerCounters:
                 return ServerCounters.of(client.statistics(name))
 
-            if tool is not None:
+            if tool is not None and isinstance(rows, CheckedRows):
                 return perf_analyzer.measure_load(tool, name, rows, load, url, counters, settings)
-            payloads = Payloads.build(name, Signature.of(client.config(name)), rows, load, url)
+            of_models = {name: rows} if isinstance(rows, CheckedRows) else rows
+            signature = Signature.of(client.config(name))
+            parts = [Payloads.build(each, signature, its, load, url) for each, its in of_models.items()]
+            payloads = _in_turn(parts)
             return measure_load(workers, load, payloads, url, counters, settings, processes[load], seed=0)
 
         yield measure
+
+
+def _in_turn(parts: Sequence[Payloads]) -> Payloads:
+    """Return the requests of models with the same tensors as one load that asks one after the other."""
+    fields = {
+        field: tuple(each for turn in zip(*(getattr(part, field) for part in parts), strict=True) for each in turn)
+        for field in ("requests", "expected", "allowed")
+    }
+    return replace(parts[0], **fields)
 
 
 def measure_round(

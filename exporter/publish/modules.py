@@ -28,6 +28,7 @@ OF_FLEETS = tuple(
         "format/member_table.py",
         "format/member_categories.py",
         "format/member_numbers.py",
+        "engine/member_check.py",
         "engine/member_order.py",
         "serving/fleet_requests.py",
         "serving/member_counts.py",

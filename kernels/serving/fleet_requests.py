@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..engine.member_check import MemberAllowed
 from ..format.inputs import NUMBERS, UNKNOWN, Inputs
 from ..format.member_numbers import joined, tensors_of_numbers
 from ..format.member_table import MemberTable
@@ -15,7 +16,10 @@ from .quoting import quoted
 from .tensors import pb_utils, strings_in
 
 if TYPE_CHECKING:
+    from ..engine.gather import Part
     from .backend_types import Request
+
+    Reader = Callable[[list[Request]], list[Part]]
 
 
 class FleetRequests:
@@ -37,8 +41,31 @@ class FleetRequests:
                 raise ValueError(f"config.pbtxt must give {name} the type {datatype} and the dims [{width}].")
         self._by, self._numbered, self._models = str(inputs.ids), str(inputs.numbered), inputs.models
         self._joined, self._numeric = joined(inputs), inputs.numeric
-        self.refused, self.closed = members.refused, members.closed
+        self._inputs, self._refused, self._closed = inputs, members.refused, members.closed
         self._own, self._numbers = members.own_places(inputs), numbers
+
+    def allowed(self, nan_columns: Sequence[int]) -> MemberAllowed:
+        """Return what looks for numbers that members do not take."""
+        inputs = self._inputs
+        members = len(self._models)
+        return MemberAllowed(inputs.n_features, nan_columns, inputs.closed, members, self._refused, self._closed)
+
+    def reader(self, numbers: Callable[[Request, str], Part], otherwise: Reader) -> Reader:
+        """Return what reads the plan's matrix of each request of a batch.
+
+        If each request has its rows and numbers joined, they are the matrix as they are. A batch with a number of no
+        model is read by `otherwise` when it is refused, as other batches are at once.
+        """
+        name = self._joined
+        if name is None:
+            return otherwise
+
+        def read(requests: list[Request]) -> list[Part]:
+            if all(_has(request, name) for request in requests):
+                return [numbers(request, name) for request in requests]
+            return otherwise(requests)
+
+        return read
 
     def own(self, matrix: np.ndarray) -> np.ndarray:
         """Return rows of the plan's matrix with the places of categories among those of each row's member."""

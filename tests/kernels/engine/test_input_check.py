@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.engine.member_check import MemberAllowed
 from triton_regressors.kernels.engine.staging import MANY_NUMBERS
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in dot")
@@ -39,7 +40,7 @@ def test_a_member_takes_no_unknown_category_where_its_model_refuses_them() -> No
     X[:, -1] = [0, 1, 2, 0, 1, 2]
     X[[0, 1], 0] = X[2, 1] = -1
     closed = np.array([[False, False, False], [False, True, False], [True, False, False]])
-    allowed = Allowed(3, (), (), np.ones((3, 3), dtype=bool), closed)
+    allowed = MemberAllowed(3, (), (2,), 3, np.ones((3, 3), dtype=bool), closed)
     assert allowed.holds(X.reshape(-1))
     assert allowed.first_wrong(X) is None
     for row, column in ((5, 0), (4, 1)):
@@ -49,7 +50,22 @@ def test_a_member_takes_no_unknown_category_where_its_model_refuses_them() -> No
         assert allowed.first_wrong(wrong) == (row, column)
     X[3, -1] = -1  # no model: any answer to its categories will do, as its id is refused
     X[3, 1] = -1
-    assert Allowed(3, (), (2,), None, closed).first_wrong(X) == (3, 2)
+    assert allowed.first_wrong(X) == (3, 2)
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 300])
+@pytest.mark.parametrize("number", [-1, -0.5, 2.5, 3, 1e9, 2.0**31, 2.0**32 + 1, -(2.0**31), np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_ends_with_the_number_of_a_member(dtype: type, number: float, count: int) -> None:
+    allowed = MemberAllowed(3, range(3), (), 3, np.zeros((3, 3), dtype=bool))
+    X = np.zeros((count, 3), dtype=dtype)
+    X[:, -1] = np.arange(count) % 3
+    X[0] = np.nan, 1e30, -0.0
+    assert allowed.holds(X.reshape(-1))
+    assert allowed.first_wrong(X) is None
+    X[-1, -1] = number
+    assert not allowed.holds(X.reshape(-1))
+    assert allowed.first_wrong(X) == (count - 1, 2)
 
 
 def test_huge_numbers_and_none() -> None:
