@@ -60,6 +60,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export_fleet(WHOLE, directory, name="whole", by="shop", samples=whole.samples())
     export(WHOLE[whole.shop_id(1)], directory, name="whole-1", sample=whole.rows(1), input="fp64")
     export_fleet(MODELS, directory, name="counted", by="shop")
+    export_fleet(MODELS, directory, name="with_default", by="shop", default="shop-2")
     export_fleet(MODELS, directory, name="calibrated", by="shop", samples=samples(MODELS), calibrate=held_out())
     many = [*ridges(2).values()] * (SHOWN // 2 + 5)
     export_fleet(dict(enumerate(many)), directory, name="many", by="shop")
@@ -152,35 +153,46 @@ def test_a_plain_client_may_send_numbers_in_place_of_ids(
         assert ask(client, {"X": rows, "shop": strings}).tobytes() == expected.tobytes()
 
 
-def test_requests_of_all_kinds_are_answered_in_one_batch(server: TritonServer, repository: Path) -> None:
+@pytest.mark.parametrize("joined_alone", [False, True])
+@pytest.mark.parametrize("name", ["demand", "with_default"])
+def test_requests_of_all_kinds_are_answered_in_one_batch(
+    server: TritonServer, repository: Path, name: str, joined_alone: bool
+) -> None:
     """Requests with ids, with numbers and with joined rows come at once, and each bad one gets an error of its own."""
     X = table(MODELS, 240)
-    ids = list(read_document(repository / "demand/1").inputs.text[-1].categories[0])
-    numbers = np.array([[ids.index(name)] for name in X["shop"]], dtype=np.int32)
     rows, strings = X[COLUMNS].to_numpy(), X[["shop"]].to_numpy().astype(object)
-    kinds = [
-        lambda row: {"X": rows[row], "shop": strings[row]},
-        lambda row: {"X": rows[row], "shop_number": numbers[row]},
-        lambda row: {"X_shop_number": np.hstack([rows[row], numbers[row]])},
-        lambda row: {"shop": strings[row]},
-    ]
     found: dict[int, Any] = {}
     with Client(server.grpc_url) as named, tritonclient.grpc.InferenceServerClient(server.grpc_url) as client:
-        expected = named.predict("demand", X)
+        ids = list(read_document(repository / name / "1").inputs.models)
+        numbers = np.array([[ids.index(shop)] for shop in X["shop"]], dtype=np.int32)
+        kinds = [
+            lambda row: {"X": rows[row], "shop": strings[row]},
+            lambda row: {"X": rows[row], "shop_number": numbers[row]},
+            lambda row: {"X_shop_number": np.hstack([rows[row], numbers[row]])},
+            lambda row: {"X_shop_number": np.hstack([rows[row], numbers[row] + len(ids)])},
+            lambda row: {"shop": strings[row]},
+        ]
+        if joined_alone:
+            kinds = [kinds[2], kinds[2], kinds[2], kinds[3]]
+        expected, answers_all = named.predict("demand", X), named.predict("demand", X.assign(shop="shop-2"))
         for row in range(len(X)):
-            given = kinds[row % 4](slice(row, row + 1))
+            given = kinds[row % len(kinds)](slice(row, row + 1))
             inputs = [tritonclient.grpc.InferInput(n, a.shape, KINDS[a.dtype.char]) for n, a in given.items()]
             for tensor, array in zip(inputs, given.values(), strict=True):
                 tensor.set_data_from_numpy(array)
             client.async_infer(
-                "demand", inputs, lambda result, error, row=row: found.update({row: error or result.as_numpy("y")})
+                name, inputs, lambda result, error, row=row: found.update({row: error or result.as_numpy("y")})
             )
         wait_for(lambda: len(found) == len(X))
     for row, answer in found.items():
-        if row % 4 == 3:
+        kind = row % len(kinds)
+        if kind == 4:
             assert "X is missing" in str(answer)
+        elif kind == 3 and name == "demand":
+            assert f"must end with a whole number from 0 to 7: row 0 ends with {numbers[row, 0] + 8}.0." in str(answer)
         else:
-            assert answer.tobytes() == expected[row : row + 1].tobytes()
+            right = answers_all if kind == 3 else expected
+            assert answer.tobytes() == right[row : row + 1].tobytes()
 
 
 @pytest.mark.parametrize("name", ["shop_number", "X_shop_number"])
