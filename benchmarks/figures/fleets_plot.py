@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 CLIENTS = 64
-FLEET, ONE, LOOP = "fleet", "one_model", "loop"  # as served/fleets.py writes them
+FLEET, ONE, LOOP, ENTRIES = "fleet", "one_model", "loop", "entries"  # as served/fleets.py writes them
 GIB = 2**30
 LINES = {
     FLEET: ("a fleet", "#009e73", "o-"),
@@ -39,6 +39,10 @@ def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, 
             memory.plot(sizes, [size * GIB / each for size, each in zip(sizes, used, strict=True)], style, color=colour)
         throughput.plot(sizes, [point[name]["requests_per_s"] for point in points], style, color=colour, label=label)
         latency.plot(sizes, [point[name]["p99_us"] / 1e3 for point in points], style, color=colour, label=label)
+    for found in [each for each in fleets if ENTRIES in each]:
+        count, asked = found[ENTRIES]["count"], next(p[ENTRIES] for p in found["points"] if p["clients"] == CLIENTS)
+        for axis, value in ((throughput, asked["requests_per_s"]), (latency, asked["p99_us"] / 1e3)):
+            axis.plot([count], [value], "D", color="#0072b2", label="an entry for each model, as many as fit")
     where = "GPU memory" if kind == "gpu_bytes" else "memory"
     _finish(memory, members, f"models per GiB of {where}", "log")
     _finish(throughput, members, f"requests/s, {CLIENTS} clients", "linear")

@@ -101,8 +101,29 @@ def fleets_section(document: Document, where: str) -> str:
     intro += "batching, one instance each, beside an entry of one of the models and a Python-backend model with a dict "
     intro += "of the same scikit-learn estimators. By number: the row and its model's number in one tensor"
     intro += note(document)
-    plot = f"![Fleets by their number of models]({where}/fleets.png)"
-    return f"{intro}:\n\n{table(header, 'l' + 'r' * 13, rows)}\n\n{plot}"
+    parts = [f"{intro}:", table(header, "l" + "r" * 13, rows)]
+    parts += [_entries(found) for found in document["fleets"] if "entries" in found]
+    return "\n\n".join([*parts, f"![Fleets by their number of models]({where}/fleets.png)"])
+
+
+def _entries(found: Document) -> str:
+    """Return what as many entries of one model as fit take and answer beside the fleet, as a sentence."""
+    entries, fleet = found["entries"], found["memory"]["fleet"]
+    takes = [
+        f"{entries['count']:,} entries",
+        f"load in {entries['load_s']:,.0f} s",
+        f"take {entries['gpu_bytes'] / 1e9:,.1f} GB of the GPU and {entries['rss_bytes'] / 1e9:,.1f} GB of memory",
+    ]
+    answers = [
+        f"{point['entries']['requests_per_s']:,.0f} requests a second from {point['clients']} clients, "
+        f"{point['entries']['requests_per_s'] / point['fleet']['requests_per_s']:.0%} of the fleet's"
+        for point in found["points"]
+    ]
+    return (
+        f"As many entries of one model each ({found['fleet']}) as the machine takes beside these: {', '.join(takes)}, "
+        f"where the fleet of {found['members']:,} takes {fleet['gpu_bytes'] / 1e9:,.2f} GB and "
+        f"{fleet['rss_bytes'] / 1e9:,.2f} GB. Asked in turn they answer {'; '.join(answers)}."
+    )
 
 
 def scoring_section(document: Document, where: str) -> str:

@@ -50,8 +50,10 @@ from triton_regressors.clients.compare.load.generator import Load
 from triton_regressors.clients.compare.load.members import draw_rows
 from triton_regressors.clients.compare.load.payloads import CheckedRows
 from triton_regressors.clients.compare.session.session import FLOOR_SOURCE, floor_config
+from triton_regressors.clients.errors import ServerFault
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.entry import read_document
+from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 FLEET, NUMBERED, ONE, LOOP, NOTHING = "fleet", "fleet_by_number", "one_model", "loop", "nothing"
@@ -65,7 +67,7 @@ ROUNDS = 3
 MOST_IN_LOOP = 10_000
 """The most scikit-learn models that the loop holds: 100,000 of them take minutes to load."""
 MOST_DIFFERENT = 4096
-ROWS_OF_ENTRY = 4
+ROWS_OF_ENTRY, AT_ONCE = 4, 8
 ERROR, ERROR_OF_LOOP = 1e-6, 1e-3
 """The largest error of answers, in standard deviations; the loop's come from float32 rows and are rounded."""
 
@@ -147,27 +149,30 @@ def write_repository(directory: Path, models: dict[int, Any], export_cores: int 
     return {"export_s": four_digits(seconds), "export_cores": used, "entry_bytes": size}
 
 
-def sent(models: dict[int, Any], numbers: Mapping[int, int]) -> dict[str, CheckedRows]:
-    """Return the rows that each entry is asked for, and the answers that it must give.
-
-    `numbers` are those of the models in the fleet, by their ids.
-    """
+def sent(models: dict[int, Any], directory: Path) -> dict[str, CheckedRows]:
+    """Return the rows that each entry in this directory is asked for, and the answers that it must give."""
+    inputs, own_dtype = _inputs(directory / FLEET), _inputs(directory / ONE).dtype
+    numbers = {int(each): number for number, each in enumerate(inputs.models)}
     known = np.array(sorted(models)) if len(models) <= MOST_DIFFERENT else _spread(len(models))
     drawn = known[draw_rows(np.arange(len(known)), "uniform")][:MOST_DIFFERENT]
     X = np.stack([rows(int(number), 1)[0][0] for number in drawn]).astype(np.float32)
-    exact = X.astype(np.float64)
+    exact, given = X.astype(np.float64), X.astype(inputs.dtype)
     answers = np.array([[models[int(number)].predict(row[None])[0]] for number, row in zip(drawn, exact, strict=True)])
     own = models[0].predict(exact)[:, None]
     scale, ids = float(np.std(answers)), drawn[:, None].astype(np.int64)
-    named = CheckedRows({"X": X, "id": ids}, answers, ERROR * scale, MOST_DIFFERENT)
-    joined = np.hstack([X, np.array([[numbers[int(number)]] for number in drawn], dtype=np.float32)])
+    named = CheckedRows({"X": given, "id": ids}, answers, ERROR * scale, MOST_DIFFERENT)
+    joined = np.hstack([given, np.array([[numbers[int(number)]] for number in drawn], dtype=inputs.dtype)])
     return {
         FLEET: named,
         NUMBERED: CheckedRows({"X_id_number": joined}, answers, ERROR * scale, MOST_DIFFERENT),
-        ONE: CheckedRows({"X": X}, own, ERROR * float(np.std(own)), MOST_DIFFERENT),
-        LOOP: CheckedRows({"X": X, "id": ids}, answers, ERROR_OF_LOOP * scale, MOST_DIFFERENT),
+        ONE: CheckedRows({"X": X.astype(own_dtype)}, own, ERROR * float(np.std(own)), MOST_DIFFERENT),
+        LOOP: CheckedRows({"X": given, "id": ids}, answers, ERROR_OF_LOOP * scale, MOST_DIFFERENT),
         NOTHING: named.zeros(),
     }
+
+
+def _inputs(entry: Path) -> Inputs:
+    return read_document(entry / "1", check_files=False).inputs
 
 
 def _spread(members: int) -> np.ndarray:
@@ -215,21 +220,35 @@ def _read(path: Path) -> str:
 
 def add_entries(
     directory: Path, models: dict[int, Any], client: Client, one: Mapping[str, float]
-) -> tuple[dict[str, float], dict[str, CheckedRows]]:
-    """Export and load an entry for each model, as many as fit; return what they take, and the rows to ask each for."""
+) -> tuple[dict[str, Any], dict[str, CheckedRows]]:
+    """Export and load an entry for each model, as many as fit; return what they take, and the rows to ask each for.
+
+    Memory that suffices for `one` in each is not all that entries need: the first that does not load ends it.
+    """
     begin = time.perf_counter()
-    fit = [_available() // one["rss_bytes"]] + [_free() // one["gpu_bytes"]] * torch.cuda.is_available()
-    chosen = {f"{ENTRIES}_{number}": number for number in list(models)[: int(min(fit)) - 1]}
-    for name, number in chosen.items():
+    there = {"rss_bytes": _available(), "gpu_bytes": _free()}
+    fit = min(int(free // one[kind]) for kind, free in there.items() if one[kind])
+    made = {f"{ENTRIES}_{number}": number for number in list(models)[:fit]}
+    for name, number in made.items():
         export(models[number], directory, name=name, instances=1)
     exported, free, before = time.perf_counter(), _free(), _processes()
-    with ThreadPoolExecutor(joblib.cpu_count()) as pool:
-        list(pool.map(client.load, chosen))
-    loaded = time.perf_counter()
+    full = list[str]()
+
+    def fits(name: str) -> bool:
+        try:
+            if not full:
+                client.load(name)
+        except ServerFault as error:
+            full.append(str(error))
+        return not full
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        chosen = {name: made[name] for name, loaded in zip(made, pool.map(fits, made), strict=True) if loaded}
     found = {
         "count": len(chosen),
+        "full": full[0] if full else None,
         "export_s": four_digits(exported - begin),
-        "load_s": four_digits(loaded - exported),
+        "load_s": four_digits(time.perf_counter() - exported),
         "rss_bytes": sum(_resident(process) for process in _processes() if process not in before),
         "gpu_bytes": free - _free(),
     }
@@ -237,7 +256,8 @@ def add_entries(
     for name, number in chosen.items():
         X = rows(number, ROWS_OF_ENTRY)[0].astype(np.float32)
         answers = models[number].predict(X.astype(np.float64))[:, None]
-        asked[name] = CheckedRows({"X": X}, answers, ERROR * float(np.std(answers)), ROWS_OF_ENTRY)
+        given = {"X": X.astype(_inputs(directory / name).dtype)}
+        asked[name] = CheckedRows(given, answers, ERROR * float(np.std(answers)), ROWS_OF_ENTRY)
     return found, asked
 
 
@@ -256,8 +276,7 @@ def measure(fleet: str, members: int, rounds: int, export_cores: int | None, ent
         names = [name for name in (ONE, FLEET, LOOP) if (Path(directory) / name).is_dir()]
         with TritonServer([directory], models=[NOTHING]) as server, Client(server.grpc_url, timeout_s=300) as client:
             found["memory"] = {name: memory_of(name, server, client) for name in names}
-            inputs = read_document(Path(directory) / FLEET / "1", check_files=False).inputs
-            asked: dict[str, Any] = sent(models, {int(each): number for number, each in enumerate(inputs.models)})
+            asked: dict[str, Any] = sent(models, Path(directory))
             names += ASKED_TOO
             if entries:
                 found["entries"], asked[ENTRIES] = add_entries(Path(directory), models, client, found["memory"][ONE])
