@@ -40,6 +40,7 @@ from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.linear.quadratic import Quadratic
 from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.ops.networks.stacked_dense_layers import StackedDenseLayers
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
@@ -254,7 +255,7 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case StackedPairwiseAffine():
             members = [op.member(place) for place in range(op.members)]
             return np.max([allowed_in_float64(member, arrays[:1], expected) for member in members], axis=0)
-        case DenseLayers():
+        case DenseLayers() | StackedDenseLayers():
             return 1e-13 * (1 + size)
         case Lookup():
             return len(op.columns) ** 2 * 2.0**-52 * np.abs(op.table).max() if op.summed else 0.0

@@ -7,6 +7,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Lasso, Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
@@ -73,6 +74,16 @@ def single_trees(count: int) -> dict[str, Any]:
     """Return decision trees of other depths by the names of shops."""
     return {
         f"shop-{shop}": DecisionTreeRegressor(max_depth=2 + shop).fit(rows(shop), target(rows(shop), shop))
+        for shop in range(count)
+    }
+
+
+def networks(count: int) -> dict[str, Any]:
+    """Return pipelines of a scaler and a network by the names of shops; exports compute them in several precisions."""
+    return {
+        f"shop-{shop}": make_pipeline(
+            StandardScaler(), MLPRegressor(hidden_layer_sizes=(9, 5), solver="lbfgs", tol=0.5, random_state=shop)
+        ).fit(rows(shop), target(rows(shop), shop))
         for shop in range(count)
     }
 
