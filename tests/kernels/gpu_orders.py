@@ -4,8 +4,8 @@ The compiler spreads a block over threads as it reads it, and the threads' parts
 follows from this layout. A stacked operation reads the arrays of each row's member and gives a row the bits of this
 member's own operation only if its sums and products have the same layouts. The interpreter cannot show that.
 
-The program compiles both for a GPU, without one, and prints one line of JSON for each stacked operation but networks of
-integers: its name and the layouts of sums and products that both kernels have. TRITON_INTERPRET must not be set.
+The program compiles both for a GPU, without one, and prints one line of JSON for each operation in `ORDERED`: its name
+and the layouts of sums and products that both kernels have. TRITON_INTERPRET must not be set.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from triton_regressors.kernels.plan.plan import Operation
 
 KINDS = ((90, torch.float32), (80, torch.float64))
 
-ORDERED = {name: each for name, each in MEMBERS.items() if not name.endswith("in int8")}
-"""The members whose sums have an order: those of integers have none."""
+ORDERED = {n: each for n, each in MEMBERS.items() if not (n.endswith("in int8") or "neighbors" in n)}
+"""The members whose sums follow a layout: those of integers have no order, and those of neighbours one of their own."""
 
 
 def layouts(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> set[str]:

@@ -88,6 +88,15 @@ def networks(count: int) -> dict[str, Any]:
     }
 
 
+def nearest(count: int) -> dict[str, Any]:
+    """Return regressors by the nearest of other numbers of points by the names of shops."""
+    models = {}
+    for shop in range(count):
+        X = rows(shop, 40 + 30 * shop)
+        models[f"shop-{shop}"] = KNeighborsRegressor(3, weights="distance").fit(X, target(X, shop))
+    return models
+
+
 def samples(models: dict[str, Any]) -> dict[str, pd.DataFrame]:
     """Return the rows of each model."""
     return {name: rows(int(name.removeprefix("shop-"))) for name in models}

@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from tests.exporter.fleets.fleets import (
     COLUMNS,
     mixed,
+    nearest,
     networks,
     polynomials,
     ridges,
@@ -39,6 +40,7 @@ ALIKE = {
     "quadratic": polynomials(3, 2),
     "cubic": polynomials(3, 3),
     "single trees": single_trees(5),
+    "nearest": nearest(3),
 }
 """Fleets of one class."""
 NETWORKS = networks(4)
