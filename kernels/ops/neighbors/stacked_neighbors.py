@@ -35,7 +35,7 @@ IN_COMMON = ("n_neighbors", "metric", "p", "weights")
 
 @triton.jit(do_not_specialize=["rows", "first", "members"])
 def stacked_neighbors_kernel(
-    x,  # like the next four and `rows` as in `nearest_of_member`
+    x,  # like columns, factor, first_point and rows as in `nearest_of_member`
     numbers,  # float32 or float64 [rows], the numbers of the rows' members
     columns,
     factor,
