@@ -54,7 +54,7 @@ ROOMS = {
         "ops.columns": A_FAMILY,
         "ops.linear": A_FAMILY,
         "ops.trees": A_FAMILY,
-        "ops.neighbors": A_FAMILY,
+        "ops.neighbors": {*A_FAMILY, "ops.linear"},
         "ops.points": {*A_FAMILY, "ops.linear"},
         "ops.networks": {*A_FAMILY, "ops.linear"},
         "engine": {"plan", "cpu", "format"},

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.fleet import MemberOrigin
 from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.neighbors.neighbors import Neighbors
+from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Plan, Step
 
@@ -66,9 +69,28 @@ def boosted(number: int) -> Plan:
     return plan.with_steps([dataclasses.replace(step, operation=scaled)])
 
 
+def network(seed: int) -> Plan:
+    """Return the plan of a network of two narrow hidden layers, in digits of eight bits."""
+    rng, widths = np.random.default_rng(seed), (FEATURES, 32, 16, 1)
+    weights = [rng.standard_normal(inputs * units) / inputs for inputs, units in itertools.pairwise(widths)]
+    intercepts = rng.standard_normal(sum(widths[1:]))
+    operation = DenseLayers(np.concatenate(weights), intercepts, np.zeros(FEATURES), widths, "relu", precision="int8")
+    return Plan(FEATURES, (Step(operation, (INPUT,), "y"),), {"y": "y"})
+
+
+def nearest(seed: int) -> Plan:
+    """Return the plan of the 5 nearest neighbours among some hundred points, weighted by distance."""
+    rng, points = np.random.default_rng(seed), 300 + seed % 100
+    places, targets = rng.standard_normal((points, FEATURES)), rng.standard_normal((points, 1))
+    operation = Neighbors(places, targets, np.ones(FEATURES), 5, weights="distance")
+    return Plan(FEATURES, (Step(operation, (INPUT,), "y"),), {"y": "y"})
+
+
 FLEETS: dict[str, tuple[Callable[[int], Plan], tuple[int, ...]]] = {
     "ridge": (ridge, (1000, 100_000)),
     "boosted": (boosted, (1000,)),
+    "network": (network, (1000,)),
+    "nearest": (nearest, (1000,)),
 }
 """For each fleet the plan of a member by its number, and how many members there are."""
 

@@ -49,12 +49,13 @@ FAMILIES = {
         "neighbor_imputer",
         "neighbors",
         "radius_neighbors",
+        "stacked_neighbors",
+        "stacked_tree_neighbors",
         "tree_neighbors",
     ),
     "points": ("pairwise", "pairwise_affine", "squared_norm", "stacked_pairwise_affine"),
-    "networks": ("dense_layers",),
+    "networks": ("dense_layers", "stacked_dense_layers"),
 }
-"""The operations of each family by their names in a plan. A family is a folder."""
+"""The operations of each family, a folder."""
 
 MODULES = {kind: f"{family}.{kind}" for family, kinds in FAMILIES.items() for kind in kinds}
-"""The module of each operation, relative to this folder."""

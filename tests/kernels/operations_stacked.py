@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernels.operations_dense import dense_layers
 from tests.kernels.operations_lookup import FIRST, impute, lookup
+from tests.kernels.operations_neighbors import neighbors, tree_neighbors
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
 from tests.kernels.operations_polynomial import polynomial_affine, quadratic
@@ -14,6 +16,7 @@ from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tr
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
 
@@ -100,6 +103,22 @@ def sums_over_points(
         member = dataclasses.replace(member, gamma=member.gamma * (1 - 0.1 * seed), coef0=member.coef0 * (1 + seed))
         found.append(dataclasses.replace(member, table=pairwise(name, 1, 1).table, precision=precision))
     return found
+
+
+def networks(*widths: int, members: int = 3, unused: bool = False, **options: Any) -> list[Operation]:
+    """Return networks whose features lie around zero for the first and elsewhere for others; all may ignore one."""
+    found = [dense_layers(*widths, seed=seed, shift=1.5 * seed, **options) for seed in range(members)]
+    if unused:
+        for each in found:
+            each.weights[: widths[1]] = 0
+    return [*found]
+
+
+def neighbor_members(
+    features: int, points: Sequence[int], count: int, outputs: int = 1, **options: Any
+) -> list[Operation]:
+    """Return searches for so many neighbours among these numbers of points, several of which are equal."""
+    return [neighbors(features, each, count, outputs, seed=seed, **options) for seed, each in enumerate(points)]
 
 
 def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
@@ -208,6 +227,31 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
             ("ten digits", "matern_1_2", 20, 1),
         )
     },
+    **{
+        f"network {'-'.join(map(str, widths))} in {precision}": (
+            networks(*widths, precision=precision, **own),
+            widths[:1],
+        )
+        for widths, own in (
+            ((5, 9, 1), {"activation": "tanh", "function": "exp"}),
+            ((13, 40, 17, 20, 3), {"unused": True}),
+        )
+        for precision in DenseLayers.PRECISIONS
+    },
+    "network 9-140-3 in int8": (networks(9, 140, 3, precision="int8"), (9,)),
+    "neighbors": (neighbor_members(3, (40, 5, 300, 9), 5), (3,)),
+    "neighbors by distance to 2": (neighbor_members(2, (3, 150), 3, 2, weights="distance"), (2,)),
+    "neighbors by weighted distance": (neighbor_members(5, (70, 9), 7, weighted=True, weights="distance"), (5,)),
+    "neighbors by manhattan": (neighbor_members(2, (33, 1, 130), 1, metric="manhattan"), (2,)),
+    "neighbors by chebyshev": (neighbor_members(2, (20, 24), 17, metric="chebyshev", weights="distance"), (2,)),
+    "tree_neighbors": (
+        [tree_neighbors(2, each, 3, 2, seed=each, numbers=3, weights="distance") for each in (13, 40, 5)],
+        (2,),
+    ),
+    "tree_neighbors in balls": (
+        [tree_neighbors(1, each, 2, leaf_size=each // 8, balls=True, seed=3, numbers=9) for each in (16, 70)],
+        (1,),
+    ),
     "symmetric trees": (
         [
             symmetric_trees(5, [3, 0, 6, 2, 9][: 2 + place] * trees, 2, place, questions=9 + place, function="exp")

@@ -67,7 +67,7 @@ def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
         "compile_for(90, broken_kernel, {'x': torch.zeros(4), 'BLOCK': 4}, {})\n",
         encoding="utf-8",
     )
-    environment = {**COMPILES, "PYTHONPATH": str(ROOT)}
+    environment = {**COMPILES, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "undefined_name" in done.stderr

@@ -4,10 +4,10 @@ import json
 import subprocess
 import sys
 
-from tests.kernels.operations_stacked import MEMBERS
+from tests.kernels.gpu_orders import ORDERED
 from tests.kernels.test_gpu_compile import COMPILES, ROOT
 
-WITH_SUMS = ("affine", "lookup summed", "piecewise_affine", "points", "polynomial", "quadratic")
+WITH_SUMS = ("affine", "lookup summed", "network", "piecewise_affine", "points", "polynomial", "quadratic")
 """The first words of operations that add up; a map of one feature has nothing to add."""
 
 
@@ -15,7 +15,7 @@ def test_stacked_sums_have_the_layouts_of_one_model() -> None:
     command = [sys.executable, "-m", "tests.kernels.gpu_orders"]
     done = subprocess.run(command, cwd=ROOT, env=COMPILES, text=True, check=True, stdout=subprocess.PIPE)
     found = {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
-    assert found.keys() == MEMBERS.keys()
+    assert found.keys() == ORDERED.keys()
     assert [name for name, each in found.items() if each["alone"] != each["together"]] == []
     for name, each in found.items():
         adds = name.startswith(WITH_SUMS) and name != "affine 1"

@@ -40,6 +40,7 @@ from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.linear.polynomial_affine import PolynomialAffine
 from triton_regressors.kernels.ops.linear.quadratic import Quadratic
 from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.ops.networks.stacked_dense_layers import StackedDenseLayers
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
@@ -187,11 +188,12 @@ MANY_ROWS_A_PROGRAM = (
 INTERPRETED_ROWS = {
     **dict.fromkeys(MANY_ROWS_A_PROGRAM, 1000),
     **dict.fromkeys(("stacked_tree_ensemble", "symmetric_trees", "tree_ensemble"), 600),
-    "tree_neighbors": 40,
+    **dict.fromkeys(("stacked_neighbors", "stacked_tree_neighbors", "tree_neighbors"), 40),
 }
 """The rows of a batch in the interpreter, which takes 5 ms for a program; 130 for all other operations.
 
-A program holds more rows of trees from 512 on. It repeats a tree's search for one row, and holds up to 32 otherwise.
+A program holds more rows of trees from 512 on. It has one row to search a fleet's member or to repeat a tree's search,
+and up to 32 otherwise.
 """
 
 
@@ -254,7 +256,7 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case StackedPairwiseAffine():
             members = [op.member(place) for place in range(op.members)]
             return np.max([allowed_in_float64(member, arrays[:1], expected) for member in members], axis=0)
-        case DenseLayers():
+        case DenseLayers() | StackedDenseLayers():
             return 1e-13 * (1 + size)
         case Lookup():
             return len(op.columns) ** 2 * 2.0**-52 * np.abs(op.table).max() if op.summed else 0.0
@@ -382,20 +384,20 @@ def test_affine_does_not_look_at_features_without_weight(device: torch.device, f
     assert np.array_equal(run_kernel(op, [wild], device), run_kernel(op, [x], device))
 
 
-EXTENDS = {"neighbors.tree_neighbors": "neighbors"}
+EXTENDS = {"neighbors.tree_neighbors": "neighbors", "neighbors.stacked_tree_neighbors": "stacked_neighbors"}
 """Operations that extend another one of their family, as subclasses of it."""
 
 
 def test_no_operation_imports_another_one() -> None:
     """Code that several operations use has a module of its own; a subclass and a stack import their class."""
     for kind, name in kinds.MODULES.items():
+        own = kind.removeprefix("stacked_")
+        allowed = {own, EXTENDS.get(name), EXTENDS.get(kinds.MODULES[own])}
         path = (Path(kinds.__file__).parent / name.replace(".", "/")).with_suffix(".py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 imported = (node.module or "").rpartition(".")[2]
-                assert imported not in kinds.MODULES.keys() - {EXTENDS.get(name), kind.removeprefix("stacked_")}, (
-                    f"{name} imports {node.module}"
-                )
+                assert imported not in kinds.MODULES.keys() - allowed, f"{name} imports {node.module}"
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

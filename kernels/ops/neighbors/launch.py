@@ -26,6 +26,9 @@ LISTED = {True: 2**23, False: 2**19}
 
 MOST_LISTED_POINTS = 2**15
 
+MOST_VISITED = 2**15
+"""The most points of a fleet's member, all of which a program visits for a row."""
+
 PARTED_ROWS, MOST_TILES = 64, 2048
 """Up to this many rows and tiles of points, parts of the tiles get Euclidean bounds too."""
 
@@ -114,6 +117,12 @@ def groups_at_once(rows: int, features: int, metric: Metric, alike: bool) -> tup
     few, whole_power = rows <= FEW_ROWS and not alike, metric.whole is not None
     unroll = 16 if not whole_power else 32 if few else 16 if features <= 32 else 64
     return {"at_once": 8 if few else 1, "unroll": unroll}, 8 if few else SEARCH_WARPS
+
+
+def visits_of_rows(rows: int) -> tuple[dict[str, Any], int]:
+    """Return how many points of a fleet's member a program visits together, the features ahead, and its warps."""
+    few = rows <= FEW_ROWS
+    return {"block_points": 1024 if few else 128, "unroll": 4}, 8 if few else SEARCH_WARPS
 
 
 def list_block(rows: int, features: int) -> dict[str, int]:

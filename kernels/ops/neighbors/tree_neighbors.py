@@ -58,7 +58,26 @@ def untied_neighbors_kernel(
     METRIC: tl.constexpr = SEARCH.metric
     FOUND: tl.constexpr = SEARCH.neighbors
     row, best, chosen = nearest(x, columns, factor, bounds, finer, reach, rows, SEARCH)
-    slot = tl.arange(0, SEARCH.slots)[None, :] + tl.zeros_like(chosen)
+    store_untied(best, chosen, targets, tied, out, row, rows, OUTPUTS, SLACK, METRIC, FOUND, BY_DISTANCE)
+
+
+@triton.jit
+def store_untied(
+    best,  # float64 [BLOCK_ROWS, SLOTS], like the next of one point more than is taken
+    chosen,  # int32 [BLOCK_ROWS, SLOTS]
+    targets,  # float64 [POINTS, OUTPUTS]
+    tied,  # int32 [rows]
+    out,  # float32 or float64 [rows, OUTPUTS]
+    row,  # int64 [BLOCK_ROWS]
+    rows,
+    OUTPUTS: tl.constexpr,
+    SLACK: tl.constexpr,
+    METRIC: tl.constexpr,
+    FOUND: tl.constexpr,
+    BY_DISTANCE: tl.constexpr,
+):
+    """Store the means of rows' FOUND − 1 nearest points as if none were tied, and whether the rows may be tied."""
+    slot = tl.arange(0, chosen.shape[1])[None, :] + tl.zeros_like(chosen)
     worst = tl.max(best, axis=1)
     last = tl.max(tl.where((best == worst[:, None]) & (slot < FOUND), chosen, -1), axis=1)
     beyond = (chosen == last[:, None]) & (slot < FOUND)
@@ -66,7 +85,7 @@ def untied_neighbors_kernel(
     level = (worst - kth <= worst * SLACK) | (kth == INFINITY)
     tl.store(tied + row, level.to(tl.int32), mask=row < rows)
     best, chosen = by_index(best, tl.where(beyond, NONE, chosen), slot, FOUND)
-    real = tl.arange(0, SEARCH.slots)[None, :] < FOUND - 1
+    real = tl.arange(0, chosen.shape[1])[None, :] < FOUND - 1
     best = tl.where(real, best, -INFINITY)
     store_means(best, chosen, real, targets, out, row, rows, OUTPUTS, METRIC, BY_DISTANCE)
 

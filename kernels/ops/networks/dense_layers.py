@@ -16,9 +16,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -127,7 +127,7 @@ class DenseLayers(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,) = inputs
         if self.precision == "float64":
-            self._launch_layers(parameters, x, output, rows)
+            self.launch_layers(parameters, x, output, rows)
             return
         launch = launch_digit_layers if self.precision == "int8" else launch_float16_layers
         constants = {
@@ -138,13 +138,20 @@ class DenseLayers(Operation):
         }
         launch(parameters, x, output, rows, self.widths, constants)
 
-    def _launch_layers(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
-        """Launch the layers one after the other, in float64."""
+    def launch_layers(
+        self,
+        parameters: Parameters,
+        x: torch.Tensor,
+        output: torch.Tensor,
+        rows: int,
+        members: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Launch the layers one after the other, in float64; parameters are stacked if there are `members`."""
         for index, (units, function) in enumerate(zip(self.widths[1:], self._functions(), strict=True)):
             weight, intercept = parameters[f"weight{index}"], parameters[f"intercept{index}"]
-            last = index == len(self.widths) - 2
+            last, sparse = index == len(self.widths) - 2, index == 0 and "used" in parameters
             out = output if last else torch.empty(rows, units, dtype=torch.float64, device=weight.device)
-            launch_affine(x, weight, intercept, out, rows, function, sparse=index == 0 and "used" in parameters)
+            launch_affine(x, weight, intercept, out, rows, function, sparse=sparse, members=members)
             x = out
 
     def launches(self, inputs: int) -> int:

@@ -32,6 +32,79 @@ Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 """The weight `[inputs, units]` and intercept `[units]` of each layer, float64."""
 
 
+@triton.jit
+def take_float16_layers(
+    x, shift, used, shapes, weight, weight_low, scale, intercept, last_weight, last_intercept, values, scales,
+    out, row, rows,
+    FEATURES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, TARGETS: tl.constexpr,
+    ACTIVATION: tl.constexpr, FUNCTION: tl.constexpr, MATRIX_UNITS: tl.constexpr, SHIFTED: tl.constexpr,
+    SPARSE: tl.constexpr, ROW_TOP: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_UNITS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr, BLOCK_INNER: tl.constexpr, BLOCK_TARGETS: tl.constexpr,
+    FIRST_STAGES: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Take a block of rows, int64 `[BLOCK_ROWS]`, through all layers; arguments as in the next kernel.
+
+    `values`, float16 `[2, 2, BLOCK_ROWS, WIDTH]`, and `scales`, float32 `[2, BLOCK_ROWS, WIDTH / BLOCK_UNITS]`, are the
+    program's own. Rows from `rows` on are neither read nor written.
+    """
+    PART: tl.constexpr = BLOCK_ROWS * WIDTH
+    BLOCKS: tl.constexpr = WIDTH // BLOCK_UNITS
+    mine = tl.arange(0, BLOCK_ROWS)
+    unit = tl.arange(0, BLOCK_UNITS)
+    inner = tl.arange(0, BLOCK_INNER)
+    target = tl.arange(0, BLOCK_TARGETS)
+    y = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float32)
+    for layer in tl.range(0, HIDDEN, num_stages=1):
+        features = tl.multiple_of(tl.load(shapes + 3 * layer), 16)
+        units = tl.load(shapes + 3 * layer + 1)
+        first = tl.multiple_of(tl.load(shapes + 3 * layer + 2), 16)
+        source, own = (layer + 1) % 2, layer % 2
+        for start in tl.range(0, units, BLOCK_UNITS, num_stages=1):
+            column = start + unit
+            total = tl.zeros([BLOCK_ROWS, BLOCK_UNITS], tl.float32)
+            w = weight + first + start * features
+            w_low = weight_low + first + start * features
+            if layer == 0:
+                for begin in tl.range(0, features, BLOCK_FEATURES, num_stages=FIRST_STAGES):
+                    feature = begin + tl.arange(0, BLOCK_FEATURES)
+                    real = feature < FEATURES
+                    at = feature[:, None] * BLOCK_UNITS + unit[None, :]
+                    inside = (row < rows)[:, None] & real[None, :]
+                    if SPARSE:
+                        inside &= (tl.load(used + feature, mask=real, other=0.0) != 0.0)[None, :]
+                    u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
+                    if SHIFTED:
+                        u = tl.where(inside, u - tl.load(shift + feature, mask=real, other=0.0)[None, :], 0.0)
+                    high, low, factor = float16_parts(u.to(tl.float32), ROW_TOP)
+                    w_tile, w_low_tile = tl.load(w + at), tl.load(w_low + at)
+                    total = multiply_parts(high, low, factor, w_tile, w_low_tile, total, MATRIX_UNITS)
+            else:
+                for begin in tl.range(0, features, BLOCK_INNER, num_stages=STAGES):
+                    at = (begin + inner)[:, None] * BLOCK_UNITS + unit[None, :]
+                    place = values + source * (2 * PART) + mine[:, None] * WIDTH + (begin + inner)[None, :]
+                    high, low = tl.load(place), tl.load(place + PART)
+                    factor = tl.load(scales + (source * BLOCK_ROWS + mine) * BLOCKS + begin // BLOCK_UNITS)
+                    w_tile, w_low_tile = tl.load(w + at), tl.load(w_low + at)
+                    total = multiply_parts(high, low, factor, w_tile, w_low_tile, total, MATRIX_UNITS)
+            z = total * tl.load(scale + layer * WIDTH + column)[None, :]
+            h = apply_function(z + tl.load(intercept + layer * WIDTH + column)[None, :], ACTIVATION)
+            if layer < HIDDEN - 1:
+                place = values + own * (2 * PART) + mine[:, None] * WIDTH + column[None, :]
+                high, low, factor = float16_parts(h, ROW_TOP)
+                tl.store(place, high)
+                tl.store(place + PART, low)
+                tl.store(scales + (own * BLOCK_ROWS + mine) * BLOCKS + start // BLOCK_UNITS, factor)
+            else:
+                for t in tl.range(0, TARGETS, num_stages=1):
+                    part = tl.sum(h * tl.load(last_weight + t * WIDTH + column)[None, :], axis=1)
+                    y += tl.where((target == t)[None, :], part[:, None], 0.0)
+        tl.debug_barrier()  # the next layer reads what other threads wrote
+    b = tl.load(last_intercept + target, mask=target < TARGETS, other=0.0)
+    answer = apply_function(y.to(tl.float64) + b[None, :], FUNCTION)
+    inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
+    tl.store(out + row[:, None] * TARGETS + target[None, :], answer.to(out.dtype.element_ty), mask=inside)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def float16_layers_kernel(
     x,  # float32 or float64 [rows, FEATURES]
@@ -67,67 +140,16 @@ def float16_layers_kernel(
     STAGES: tl.constexpr,
 ):
     """A program takes every `num_programs(0)`-th block of rows through all layers, in blocks of units."""
-    PART: tl.constexpr = BLOCK_ROWS * WIDTH
-    BLOCKS: tl.constexpr = WIDTH // BLOCK_UNITS
-    mine = tl.arange(0, BLOCK_ROWS)
-    unit = tl.arange(0, BLOCK_UNITS)
-    inner = tl.arange(0, BLOCK_INNER)
-    target = tl.arange(0, BLOCK_TARGETS)
     program = tl.program_id(0).to(tl.int64)
-    values += program * (4 * PART)
-    scales += program * (2 * BLOCK_ROWS * BLOCKS)
+    values += program * (4 * BLOCK_ROWS * WIDTH)
+    scales += program * (2 * BLOCK_ROWS * (WIDTH // BLOCK_UNITS))
     for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=1):
-        row = block * BLOCK_ROWS + mine.to(tl.int64)
-        y = tl.zeros([BLOCK_ROWS, BLOCK_TARGETS], tl.float32)
-        for layer in tl.range(0, HIDDEN, num_stages=1):
-            features = tl.multiple_of(tl.load(shapes + 3 * layer), 16)
-            units = tl.load(shapes + 3 * layer + 1)
-            first = tl.multiple_of(tl.load(shapes + 3 * layer + 2), 16)
-            source, own = (layer + 1) % 2, layer % 2
-            for start in tl.range(0, units, BLOCK_UNITS, num_stages=1):
-                column = start + unit
-                total = tl.zeros([BLOCK_ROWS, BLOCK_UNITS], tl.float32)
-                w = weight + first + start * features
-                w_low = weight_low + first + start * features
-                if layer == 0:
-                    for begin in tl.range(0, features, BLOCK_FEATURES, num_stages=FIRST_STAGES):
-                        feature = begin + tl.arange(0, BLOCK_FEATURES)
-                        real = feature < FEATURES
-                        at = feature[:, None] * BLOCK_UNITS + unit[None, :]
-                        inside = (row < rows)[:, None] & real[None, :]
-                        if SPARSE:
-                            inside &= (tl.load(used + feature, mask=real, other=0.0) != 0.0)[None, :]
-                        u = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0)
-                        if SHIFTED:
-                            u = tl.where(inside, u - tl.load(shift + feature, mask=real, other=0.0)[None, :], 0.0)
-                        high, low, factor = float16_parts(u.to(tl.float32), ROW_TOP)
-                        w_tile, w_low_tile = tl.load(w + at), tl.load(w_low + at)
-                        total = multiply_parts(high, low, factor, w_tile, w_low_tile, total, MATRIX_UNITS)
-                else:
-                    for begin in tl.range(0, features, BLOCK_INNER, num_stages=STAGES):
-                        at = (begin + inner)[:, None] * BLOCK_UNITS + unit[None, :]
-                        place = values + source * (2 * PART) + mine[:, None] * WIDTH + (begin + inner)[None, :]
-                        high, low = tl.load(place), tl.load(place + PART)
-                        factor = tl.load(scales + (source * BLOCK_ROWS + mine) * BLOCKS + begin // BLOCK_UNITS)
-                        w_tile, w_low_tile = tl.load(w + at), tl.load(w_low + at)
-                        total = multiply_parts(high, low, factor, w_tile, w_low_tile, total, MATRIX_UNITS)
-                z = total * tl.load(scale + layer * WIDTH + column)[None, :]
-                h = apply_function(z + tl.load(intercept + layer * WIDTH + column)[None, :], ACTIVATION)
-                if layer < HIDDEN - 1:
-                    place = values + own * (2 * PART) + mine[:, None] * WIDTH + column[None, :]
-                    high, low, factor = float16_parts(h, ROW_TOP)
-                    tl.store(place, high)
-                    tl.store(place + PART, low)
-                    tl.store(scales + (own * BLOCK_ROWS + mine) * BLOCKS + start // BLOCK_UNITS, factor)
-                else:
-                    for t in tl.range(0, TARGETS, num_stages=1):
-                        part = tl.sum(h * tl.load(last_weight + t * WIDTH + column)[None, :], axis=1)
-                        y += tl.where((target == t)[None, :], part[:, None], 0.0)
-            tl.debug_barrier()  # the next layer reads what other threads wrote
-        b = tl.load(last_intercept + target, mask=target < TARGETS, other=0.0)
-        answer = apply_function(y.to(tl.float64) + b[None, :], FUNCTION)
-        inside = (row < rows)[:, None] & (target < TARGETS)[None, :]
-        tl.store(out + row[:, None] * TARGETS + target[None, :], answer.to(out.dtype.element_ty), mask=inside)
+        row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
+        take_float16_layers(
+            x, shift, used, shapes, weight, weight_low, scale, intercept, last_weight, last_intercept, values, scales,
+            out, row, rows, FEATURES, HIDDEN, WIDTH, TARGETS, ACTIVATION, FUNCTION, MATRIX_UNITS, SHIFTED, SPARSE,
+            ROW_TOP, BLOCK_ROWS, BLOCK_UNITS, BLOCK_FEATURES, BLOCK_INNER, BLOCK_TARGETS, FIRST_STAGES, STAGES,
+        )  # fmt: skip
 
 
 def float16_tables(layers: Layers, shift: np.ndarray) -> dict[str, np.ndarray]:
@@ -170,33 +192,39 @@ def launch_float16_layers(
     constants: dict[str, Any],
 ) -> None:
     """Do the work of `launch_digit_layers`, with the tables of `float16_tables`."""
-    device = parameters["weight"].device  # `x` is on the CPU if a GPU reads it across the bus
-    blocks, hidden = float16_blocks(widths), len(widths) - 2
-    width = _whole(max(widths[1:-1]), blocks["BLOCK_UNITS"])
+    blocks, device = float16_blocks(widths), parameters["weight"].device  # `x` is on the CPU if read across the bus
     programs = min(triton.cdiv(rows, blocks["BLOCK_ROWS"]), program_limit(device))
+    arguments = float16_arguments(parameters, output, programs, widths, constants)
+    float16_layers_kernel[(programs,)](x=x, rows=rows, **arguments)
+
+
+def float16_arguments(
+    parameters: Parameters, output: torch.Tensor, programs: int, widths: tuple[int, ...], constants: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of so many programs besides the rows; the others as in `launch_float16_layers`."""
+    device, blocks, hidden = parameters["weight"].device, float16_blocks(widths), len(widths) - 2
+    width = _whole(max(widths[1:-1]), blocks["BLOCK_UNITS"])
     # A single hidden layer is never read again.
     size = 2 * programs * blocks["BLOCK_ROWS"] * width if hidden > 1 else width
     names = ("shift", "shapes", "weight", "weight_low", "scale", "intercept", "last_weight", "last_intercept")
-    float16_layers_kernel[(programs,)](
-        x=x,
-        used=parameters.get("used", parameters["shift"]),
+    return {
+        "used": parameters.get("used", parameters["shift"]),
         **{name: parameters[name] for name in names},
-        values=torch.empty(2 * size, dtype=torch.float16, device=device),
-        scales=torch.empty(size // blocks["BLOCK_UNITS"], dtype=torch.float32, device=device),
-        out=output,
-        rows=rows,
-        FEATURES=widths[0],
-        HIDDEN=hidden,
-        WIDTH=width,
-        TARGETS=widths[-1],
-        MATRIX_UNITS=has_matrix_units(device),
+        "values": torch.empty(2 * size, dtype=torch.float16, device=device),
+        "scales": torch.empty(size // blocks["BLOCK_UNITS"], dtype=torch.float32, device=device),
+        "out": output,
+        "FEATURES": widths[0],
+        "HIDDEN": hidden,
+        "WIDTH": width,
+        "TARGETS": widths[-1],
+        "MATRIX_UNITS": has_matrix_units(device),
         **constants,
-        ROW_TOP=ROW_TOP,
+        "ROW_TOP": ROW_TOP,
         **blocks,
-        FIRST_STAGES=FLOAT16_FIRST_STAGES,
-        STAGES=FLOAT16_STAGES,
-        num_warps=4,
-    )
+        "FIRST_STAGES": FLOAT16_FIRST_STAGES,
+        "STAGES": FLOAT16_STAGES,
+        "num_warps": 4,
+    }
 
 
 def emulated_float16_layers(x: np.ndarray, layers: Layers, shift: np.ndarray, activation: str) -> np.ndarray:

@@ -59,6 +59,42 @@ def layer_outputs(
     return sums, total
 
 
+@triton.jit
+def take_digit_layers(
+    x, shift, scale, used, shapes, weight, limits, intercept, last_weight, last_unit, last_intercept, values,
+    out, row, rows,
+    FEATURES: tl.constexpr, INPUTS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, TARGETS: tl.constexpr,
+    ACTIVATION: tl.constexpr, FUNCTION: tl.constexpr, SHIFTED: tl.constexpr, SPARSE: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr, BLOCK_UNITS: tl.constexpr, BLOCK_TARGETS: tl.constexpr,
+):  # fmt: skip
+    """Take a block of rows, int64 `[BLOCK_ROWS]`, through all layers; arguments as in the next kernel.
+
+    `values`, int32 `[2, BLOCK_ROWS, WIDTH]`, is the program's own. Rows from `rows` on are neither read nor written.
+    """
+    PART: tl.constexpr = BLOCK_ROWS * WIDTH
+    mine, column, feature = tl.arange(0, BLOCK_ROWS), tl.arange(0, WIDTH), tl.arange(0, INPUTS)
+    q, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
+    factor, unit, inverse = next_units(squares(q), unit, limits)
+    sums, total = layer_outputs(
+        q, factor, inverse, weight, intercept, last_weight, values, tl.load(shapes), HIDDEN == 1,
+        INPUTS, WIDTH, TARGETS, ACTIVATION, BLOCK_ROWS, BLOCK_UNITS, BLOCK_TARGETS,
+    )  # fmt: skip
+    for layer in tl.range(1, HIDDEN, num_stages=1):
+        tl.debug_barrier()  # this layer reads what other threads wrote
+        source = values + ((layer + 1) % 2) * PART + mine[:, None] * WIDTH + column[None, :]
+        written = column < tl.multiple_of(tl.load(shapes + 2 * layer - 2), 16)
+        h = tl.load(source, mask=written[None, :], other=0)
+        factor, unit, inverse = next_units(total, unit, limits + 3 * layer)
+        units, first = tl.load(shapes + 2 * layer), tl.multiple_of(tl.load(shapes + 2 * layer + 1), 16)
+        sums, total = layer_outputs(
+            h, factor, inverse, weight + first, intercept + layer * WIDTH, last_weight,
+            values + (layer % 2) * PART, units, layer == HIDDEN - 1,
+            WIDTH, WIDTH, TARGETS, ACTIVATION, BLOCK_ROWS, BLOCK_UNITS, BLOCK_TARGETS,
+        )  # fmt: skip
+    tl.debug_barrier()  # the next rows overwrite the numbers read here
+    answer(sums, unit, nothing, last_unit, last_intercept, out, row, rows, TARGETS, FUNCTION)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def digit_layers_kernel(
     x,  # float32 or float64 [rows, FEATURES]
@@ -89,31 +125,14 @@ def digit_layers_kernel(
     BLOCK_TARGETS: tl.constexpr,
 ):
     """A program takes every `num_programs(0)`-th block of rows through all layers."""
-    PART: tl.constexpr = BLOCK_ROWS * WIDTH
-    mine, column, feature = tl.arange(0, BLOCK_ROWS), tl.arange(0, WIDTH), tl.arange(0, INPUTS)
-    values += tl.program_id(0).to(tl.int64) * (2 * PART)
+    values += tl.program_id(0).to(tl.int64) * (2 * BLOCK_ROWS * WIDTH)
     for block in tl.range(tl.program_id(0), tl.cdiv(rows, BLOCK_ROWS), tl.num_programs(0), num_stages=1):
-        row = block * BLOCK_ROWS + mine.to(tl.int64)
-        q, unit, nothing = first_numbers(x, shift, scale, used, row, feature, rows, FEATURES, SHIFTED, SPARSE)
-        factor, unit, inverse = next_units(squares(q), unit, limits)
-        sums, total = layer_outputs(
-            q, factor, inverse, weight, intercept, last_weight, values, tl.load(shapes), HIDDEN == 1,
-            INPUTS, WIDTH, TARGETS, ACTIVATION, BLOCK_ROWS, BLOCK_UNITS, BLOCK_TARGETS,
+        row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS).to(tl.int64)
+        take_digit_layers(
+            x, shift, scale, used, shapes, weight, limits, intercept, last_weight, last_unit, last_intercept, values,
+            out, row, rows, FEATURES, INPUTS, HIDDEN, WIDTH, TARGETS, ACTIVATION, FUNCTION, SHIFTED, SPARSE,
+            BLOCK_ROWS, BLOCK_UNITS, BLOCK_TARGETS,
         )  # fmt: skip
-        for layer in tl.range(1, HIDDEN, num_stages=1):
-            tl.debug_barrier()  # this layer reads what other threads wrote
-            source = values + ((layer + 1) % 2) * PART + mine[:, None] * WIDTH + column[None, :]
-            written = column < tl.multiple_of(tl.load(shapes + 2 * layer - 2), 16)
-            h = tl.load(source, mask=written[None, :], other=0)
-            factor, unit, inverse = next_units(total, unit, limits + 3 * layer)
-            units, first = tl.load(shapes + 2 * layer), tl.multiple_of(tl.load(shapes + 2 * layer + 1), 16)
-            sums, total = layer_outputs(
-                h, factor, inverse, weight + first, intercept + layer * WIDTH, last_weight,
-                values + (layer % 2) * PART, units, layer == HIDDEN - 1,
-                WIDTH, WIDTH, TARGETS, ACTIVATION, BLOCK_ROWS, BLOCK_UNITS, BLOCK_TARGETS,
-            )  # fmt: skip
-        tl.debug_barrier()  # the next rows overwrite the numbers read here
-        answer(sums, unit, nothing, last_unit, last_intercept, out, row, rows, TARGETS, FUNCTION)
 
 
 @triton.jit
@@ -193,6 +212,24 @@ def takes_warp_groups(rows: int, widths: tuple[int, ...], activation: str, devic
     return wide and activation == "relu" and rows >= MANY_ROWS and has_warp_groups(device)
 
 
+def digit_arguments(
+    parameters: Parameters, output: torch.Tensor, widths: tuple[int, ...], constants: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments that kernels of all layers have in common; their own as in `launch_digit_layers`."""
+    names = ("shift", "scale", "limits", "intercept", "last_weight", "last_unit", "last_intercept")
+    return {
+        **{name: parameters[name] for name in names},
+        **constants,
+        "used": parameters.get("used", parameters["shift"]),
+        "out": output,
+        "FEATURES": widths[0],
+        "INPUTS": whole_width(widths[0]),
+        "HIDDEN": len(widths) - 2,
+        "WIDTH": whole_width(max(widths[1:-1])),
+        "TARGETS": widths[-1],
+    }
+
+
 def launch_digit_layers(
     parameters: Parameters,
     x: torch.Tensor,
@@ -215,18 +252,7 @@ def launch_digit_layers(
     if width > RESIDENT_WIDTH and rows <= FEW_ROWS:
         launch_each_layer(parameters, x, output, rows, widths, constants)
         return
-    names = ("shift", "scale", "limits", "intercept", "last_weight", "last_unit", "last_intercept")
-    arguments = {
-        **{name: parameters[name] for name in names},
-        **constants,
-        "used": parameters.get("used", parameters["shift"]),
-        "out": output,
-        "FEATURES": widths[0],
-        "INPUTS": whole_width(widths[0]),
-        "HIDDEN": len(widths) - 2,
-        "WIDTH": width,
-        "TARGETS": widths[-1],
-    }
+    arguments = digit_arguments(parameters, output, widths, constants)
     if takes_warp_groups(rows, widths, constants["ACTIVATION"], device):
         from .int8_hopper import launch_hopper_layers  # imports Gluon, which not every installation has
 

@@ -57,6 +57,18 @@ def digit_shape(rows: int, width: int, multiprocessors: int) -> dict[str, int]:
     return {"BLOCK_ROWS": block_rows, "BLOCK_UNITS": min(width, UNITS), "num_warps": 4}
 
 
+def spread_rows(rows: int, block_rows: int, programs: int) -> tuple[int, int]:
+    """Return how many rows of a fleet a program takes at once, and the number of programs; neither changes a bit.
+
+    Args:
+        rows: the rows of the batch.
+        block_rows: the most rows that a program can take at once.
+        programs: the most programs; each gets a row before programs get more rows.
+    """
+    taken = min(max(triton.cdiv(rows, programs), 1), block_rows)
+    return taken, min(triton.cdiv(rows, taken), programs)
+
+
 def float16_blocks(widths: tuple[int, ...]) -> dict[str, int]:
     """Return the kernel's tiles, which follow from the widths alone, since the order of sums depends on them."""
     block_units = min(max(triton.next_power_of_2(max(widths[1:-1])), 16), FLOAT16_UNITS)

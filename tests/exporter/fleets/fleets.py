@@ -7,6 +7,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Lasso, Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
@@ -75,6 +76,25 @@ def single_trees(count: int) -> dict[str, Any]:
         f"shop-{shop}": DecisionTreeRegressor(max_depth=2 + shop).fit(rows(shop), target(rows(shop), shop))
         for shop in range(count)
     }
+
+
+def networks(count: int) -> dict[str, Any]:
+    """Return pipelines of a scaler and a network by the names of shops; exports compute them in several precisions."""
+    return {
+        f"shop-{shop}": make_pipeline(
+            StandardScaler(), MLPRegressor(hidden_layer_sizes=(9, 5), solver="lbfgs", tol=0.5, random_state=shop)
+        ).fit(rows(shop), target(rows(shop), shop))
+        for shop in range(count)
+    }
+
+
+def nearest(count: int) -> dict[str, Any]:
+    """Return regressors by the nearest of other numbers of points by the names of shops."""
+    models = {}
+    for shop in range(count):
+        X = rows(shop, 40 + 30 * shop)
+        models[f"shop-{shop}"] = KNeighborsRegressor(3, weights="distance").fit(X, target(X, shop))
+    return models
 
 
 def samples(models: dict[str, Any]) -> dict[str, pd.DataFrame]:

@@ -14,6 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from tests.exporter.fleets.fleets import (
     COLUMNS,
     mixed,
+    nearest,
+    networks,
     polynomials,
     ridges,
     rows,
@@ -38,9 +40,11 @@ ALIKE = {
     "quadratic": polynomials(3, 2),
     "cubic": polynomials(3, 3),
     "single trees": single_trees(5),
+    "nearest": nearest(3),
 }
 """Fleets of one class."""
-FLEETS = {**ALIKE, "mixed": MIXED}
+NETWORKS = networks(4)
+FLEETS = {**ALIKE, "networks": NETWORKS, "mixed": MIXED}
 
 
 def input_of(fleet: FleetExport) -> str:
@@ -93,6 +97,13 @@ def test_like_models_are_one_class(tmp_path: Path) -> None:
     assert ridge.stacked
     assert ridge.launches == 1
     assert sum(each.members for each in fleet.classes) == len(MIXED)
+
+
+def test_networks_are_one_class_for_each_precision(tmp_path: Path) -> None:
+    plan = export_fleet(NETWORKS, tmp_path, name="demand", by="shop", samples=samples(NETWORKS)).plan
+    found = [step.operation for step in plan.steps if step.operation.kind().endswith("dense_layers")]
+    precisions = [each.attributes()["precision"] for each in found]
+    assert len(precisions) == len(set(precisions)) < len(NETWORKS)
 
 
 def test_nan_is_refused_for_models_that_do_not_take_it(tmp_path: Path) -> None:

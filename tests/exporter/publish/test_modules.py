@@ -36,7 +36,7 @@ EXAMPLES = {op.kind(): name for name, (op, _) in reversed(OPERATIONS.items())}
 
 QUOTING = Path("serving/quoting.py")
 
-OF_OTHERS = {"networks": {"linear"}, "points": {"linear"}}
+OF_OTHERS = {family: {"linear"} for family in ("neighbors", "networks", "points")}
 """The families whose modules a family takes."""
 
 
