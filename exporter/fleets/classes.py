@@ -1,8 +1,9 @@
 """Members of a fleet in classes, and the one plan that answers rows of all of them.
 
 Members are in one class if their plans have the same steps, and if each step's operations can be stacked or are equal.
-A class is computed for all rows of a batch at once, and each row takes the answer of its member's class. A member is
-often a class of its own if its plan holds an operation that cannot be stacked.
+A class is computed for all rows of a batch at once, and each row takes the answer of its member's class; a CPU computes
+the class for its own rows alone, see `engine/fleet_executor.py`. A member is often a class of its own if its plan holds
+an operation that cannot be stacked.
 """
 
 from __future__ import annotations
