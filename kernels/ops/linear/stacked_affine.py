@@ -16,17 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...cpu.member_sums import in_order_of_members, rounded_sums
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Parameters
 from .affine import Affine
 from .affine_kernel import launch_affine
-from .by_members import ByMembers
+from .by_members import SumsByMembers
 
 
 @dataclass(frozen=True, eq=False)
-class StackedAffine(ByMembers[Affine]):
+class StackedAffine(SumsByMembers[Affine]):
     """An affine map for each member; `rounded` says that the answer is an output, which is rounded to float32."""
 
     weight: np.ndarray
@@ -76,20 +75,16 @@ class StackedAffine(ByMembers[Affine]):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place = inputs[0].double(), self.places(inputs[1])
-        terms, intercept = _terms(x, parameters["weight"], place), parameters["intercept"][place]
+        terms, intercept = _terms(x, parameters["weight"][place], sparse=True), parameters["intercept"][place]
         return FUNCTIONS[self.function](terms.sum(1) + intercept)
 
-    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        features, targets = self.weight.shape[1:]
+    def terms(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        weight, intercept = parameters["weight"].index_select(0, place), parameters["intercept"].index_select(0, place)
+        return _terms(x, weight, sparse="sparse" in parameters).transpose(1, 2), intercept[:, :, None]
 
-        def sums(rows: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            terms, intercept = _terms(rows, parameters["weight"], places), parameters["intercept"][places]
-            return terms.sum(1) + intercept, terms.abs_().sum(1) + intercept.abs()
-
-        x, place = inputs[0], self.places(inputs[1])
-        if not self.rounded or self.function != "identity":
-            return in_order_of_members(x, place, self.of_members)
-        return rounded_sums(x, place, self.of_members, sums, features + 2, features * targets)
+    @property
+    def terms_per_row(self) -> int:
+        return self.weight[0].size
 
     def member(self, place: int) -> Affine:
         return Affine(self.weight[place], self.intercept[place], self.function)
@@ -103,7 +98,7 @@ class StackedAffine(ByMembers[Affine]):
         return f"{super().describe()}, {self.weight.shape[1]} → {self.weight.shape[2]}" + function_suffix(self.function)
 
 
-def _terms(x: torch.Tensor, weight: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """Return features times weights of the row's member, `[rows, features, targets]`; 0 for features without weight."""
-    own = weight.index_select(0, place)
-    return torch.where((own != 0).any(2, keepdim=True), x[:, :, None], 0.0) * own
+def _terms(x: torch.Tensor, weight: torch.Tensor, *, sparse: bool) -> torch.Tensor:
+    """Return features times weights of rows, `[rows, features, targets]`; 0 for features without weight if `sparse`."""
+    features = x[:, :, None]
+    return (torch.where((weight != 0).any(2, keepdim=True), features, 0.0) if sparse else features) * weight
