@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
-from .tiles import TILE_ELEMENTS
+from .tiles import ALIGNED, TILE_ELEMENTS, multiply, product, way
 
 SAFETY = 4.0
 """A bound on the difference of two sums is this many times the usual one: γₙ = n · 2⁻⁵³ of the terms' sizes."""
@@ -26,6 +27,12 @@ FUNCTION_ERROR = 2.0**-48
 
 TERMS_OF_A_MEMBER = 2**14
 """A member's own operation takes as long as so many terms of sums of all rows, or longer."""
+
+MOST_TILES = 8
+"""The most of the smallest tiles of a member; with more, its product is made in larger ones."""
+
+MOST_NUMBERS = 2**20
+"""The most numbers of tiles and their weights that are brought together at a time."""
 
 OfMembers = Callable[[torch.Tensor, Sequence[int], Sequence[int]], torch.Tensor]
 """Returns the answers `[rows, width]` of rows that stand member by member, from the places of the members and their
@@ -88,3 +95,45 @@ def rounded_sums(
             answer[doubtful] = in_order_of_members(some[doubtful], places[doubtful], of_members)
         parts.append(answer)
     return torch.cat(parts)
+
+
+def products(x: torch.Tensor, weights: np.ndarray, places: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
+    """Return rows times the weights of their members, `[rows, columns]`, with the bits of `product` for one member.
+
+    Args:
+        x: `[rows, features]`, of any dtype; the rows of one member come after those of another.
+        weights: float64 `[all members, features, columns]`.
+        places: the places of the members of the rows.
+        counts: how many rows each of these members has.
+    """
+    _, features, columns = weights.shape
+    direct, sizes = way(features, columns)
+    size, number = sizes[-1], np.array(counts)
+    tiles = -(-number // size)  # of each member; the last one may be filled in part
+    if len(counts) == 1 and tiles[0] > MOST_TILES:
+        return product(x, torch.from_numpy(weights[[*places]])[0])
+    if len(counts) > 1 and (tiles.max() > MOST_TILES or tiles.sum() * (size + columns) * features > MOST_NUMBERS):
+        half = len(counts) // 2
+        halves = (places[:half], counts[:half]), (places[half:], counts[half:])
+        rows = torch.split(x, [sum(each) for _, each in halves])
+        return torch.cat([products(some, weights, *each) for some, each in zip(rows, halves, strict=True)])
+    first = (tiles.cumsum() - tiles) * size - (number.cumsum() - number)
+    at = torch.from_numpy(np.arange(len(x)) + first.repeat(number))  # the place of each row in all tiles
+    tile, row = at // size, at % size
+    own = torch.from_numpy(weights[np.array(places).repeat(tiles)])
+    blocks, answers = (_blocks(len(own), size, width) for width in (features, columns))
+    blocks[tile, row] = x.double()
+    if columns == 1:
+        for block, weight, answer in zip(blocks, own[:, :, 0], answers[:, :, 0], strict=True):
+            torch.mv(block, weight, out=answer)
+    else:
+        for block, weight, answer in zip(blocks, own, answers, strict=True):
+            multiply(block, weight, answer, direct)
+    return answers[tile, row]
+
+
+def _blocks(count: int, rows: int, columns: int) -> torch.Tensor:
+    """Return zeros, float64 `[count, rows, columns]`; each block begins at a vector boundary."""
+    whole = ALIGNED // 8
+    numbers = torch.zeros(count, -(-rows * columns // whole) * whole, dtype=torch.float64)
+    return numbers[:, : rows * columns].view(count, rows, columns)

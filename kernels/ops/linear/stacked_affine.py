@@ -4,20 +4,24 @@
 targets]` float64; `intercept`: `[members, targets]` float64; `out`: `[rows, targets]`, float32 or float64; `f` as in
 `affine.py`.
 
-A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU computes the maps of all rows at once if
-their answers are rounded; see `cpu/member_sums.py`.
+A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU multiplies the rows of each member by
+its weight, or sums of all rows at once if their answers are rounded; see `cpu/member_sums.py`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from ...cpu.blocked_weight import LargeWeight
+from ...cpu.member_sums import products
+from ...cpu.tiles import apply
 from ...format.errors import PlanError
-from ...numerics.functions import FUNCTIONS, check_function, function_suffix
+from ...numerics.functions import FUNCTIONS, IN_PLACE, check_function, function_suffix
 from ...plan.plan import Parameters
 from .affine import Affine
 from .affine_kernel import launch_affine
@@ -66,8 +70,7 @@ class StackedAffine(SumsByMembers[Affine]):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the fields, and whether a feature has no weight if one has none."""
-        zero = (self.weight == 0).all(axis=2).any()
-        return {**super().parameters(), **({"sparse": np.ones(1, dtype=bool)} if zero else {})}
+        return {**super().parameters(), **({} if self._used.all() else {"sparse": np.ones(1, dtype=bool)})}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         """Return the parameters, which the sums of all rows read."""
@@ -77,6 +80,20 @@ class StackedAffine(SumsByMembers[Affine]):
         x, place = inputs[0].double(), self.places(inputs[1])
         terms, intercept = _terms(x, parameters["weight"][place], sparse=True), parameters["intercept"][place]
         return FUNCTIONS[self.function](terms.sum(1) + intercept)
+
+    def of_members(self, x: torch.Tensor, places: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
+        if len(places) == 1 or LargeWeight.suits(self.weight[0]):
+            return super().of_members(x, places, counts)
+        row = np.array(places).repeat(counts)
+        x = x if self._used.all() else torch.where(torch.from_numpy(self._used[row]), x, 0.0)
+        answers = products(x, self.weight, places, counts).add_(torch.from_numpy(self.intercept[row]))
+        return apply(IN_PLACE.get(self.function, FUNCTIONS[self.function]), answers)
+
+    @functools.cached_property
+    def _used(self) -> np.ndarray:
+        """Whether members have a weight of each feature, `[members, features]`."""
+        used: np.ndarray = (self.weight != 0).any(axis=2)
+        return used
 
     def terms(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
         weight, intercept = parameters["weight"].index_select(0, place), parameters["intercept"].index_select(0, place)
