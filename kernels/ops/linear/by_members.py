@@ -1,13 +1,14 @@
 """Stacked operations whose rows plain torch computes member by member, by the operation of each member.
 
-If answers are rounded, it computes sums of all rows at once; see `cpu/member_sums.py`.
+Sums whose answers are outputs alone, and so are rounded to float32, it computes for all rows at once; see
+`cpu/member_sums.py`.
 """
 
 from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 from ...cpu.member_sums import in_order_of_members, rounded_sums
 from ...numerics.functions import FUNCTIONS
-from ...plan.plan import Parameters
+from ...plan.plan import Joined, Parameters, Step
 from ...plan.stacked import Member, Stacked
 
 MOST_KEPT = 4096
@@ -76,10 +77,7 @@ class ByMembers(Stacked[Member]):
 
 @dataclass(frozen=True, eq=False)
 class SumsByMembers(ByMembers[Member]):
-    """Functions of sums; the fields `rounded` and `function` say whether the answer is an output, and of what.
-
-    An output is rounded to float32.
-    """
+    """Functions of sums; the field `function` names the function."""
 
     @abstractmethod
     def terms(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -96,11 +94,15 @@ class SumsByMembers(ByMembers[Member]):
     def terms_per_row(self) -> int:
         """How many terms a row has, for all targets."""
 
-    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        function: str = self.function  # type: ignore[attr-defined]
-        if not self.rounded or function not in NEVER_FALLING:  # type: ignore[attr-defined]
-            return super().compute_on_cpu(parameters, *inputs)
+    def join(self, step: Step, steps: Sequence[Step], readers: Mapping[str, int]) -> Joined | None:
+        """Return the step with rounded answers if none of the steps reads them, so that they are an output alone."""
+        return None if any(step.output in each.inputs for each in steps) else Rounded(step)
 
+    def compute_rounded(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
+        """Return float64 numbers that are those of `compute_on_cpu` once they are rounded to float32."""
+        function: str = self.function  # type: ignore[attr-defined]
+        if function not in NEVER_FALLING:
+            return self.compute_on_cpu(parameters, *inputs)
         x, place, terms = inputs[0], self.places(inputs[1]), functools.partial(self.terms, parameters)
         return rounded_sums(x, place, self.of_members, terms, FUNCTIONS[function], self.terms_per_row)
 
@@ -117,3 +119,22 @@ class SumsByMembers(ByMembers[Member]):
                 tables[name][each] = table
             made[each] = True
         return [torch.from_numpy(tables[name]).index_select(0, place).double() for name in names]
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A step of sums by members whose answers are rounded to float32."""
+
+    step: Step
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the step."""
+        return (self.step,)
+
+    def run(self, parameters: Mapping[str, Parameters], values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the answers."""
+        operation, output = self.step.operation, self.step.output
+        assert isinstance(operation, SumsByMembers)
+        inputs = (values[name] for name in self.step.inputs)
+        return {output: operation.compute_rounded(parameters[output], *inputs)}

@@ -5,7 +5,7 @@ targets]` float64; `intercept`: `[members, targets]` float64; `out`: `[rows, tar
 `affine.py`.
 
 A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU multiplies the rows of each member by
-its weight, or sums of all rows at once if their answers are rounded; see `cpu/member_sums.py`.
+its weight, or computes the maps of all rows at once if their answers are rounded; see `cpu/member_sums.py`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ from .by_members import SumsByMembers
 
 @dataclass(frozen=True, eq=False)
 class StackedAffine(SumsByMembers[Affine]):
-    """An affine map for each member; `rounded` says that the answer is an output, which is rounded to float32."""
+    """An affine map for each member."""
 
     weight: np.ndarray
     intercept: np.ndarray
     function: str = "identity"
     start: int = 0
-    rounded: bool = False
 
     @classmethod
     def alike(cls, operation: Affine) -> Hashable | None:

@@ -102,7 +102,7 @@ def stacked_polynomial_affine_kernel(
 
 @dataclass(frozen=True, eq=False)
 class StackedPolynomialAffine(SumsByMembers[PolynomialAffine]):
-    """A polynomial for each member, of the same monomials; `rounded` says that the answer is an output."""
+    """A polynomial for each member, of the same monomials."""
 
     indices: np.ndarray
     shift: np.ndarray
@@ -111,7 +111,6 @@ class StackedPolynomialAffine(SumsByMembers[PolynomialAffine]):
     intercept: np.ndarray
     function: str = "identity"
     start: int = 0
-    rounded: bool = False
 
     @classmethod
     def alike(cls, operation: PolynomialAffine) -> Hashable | None:

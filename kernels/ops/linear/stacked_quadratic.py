@@ -73,7 +73,7 @@ def stacked_quadratic_kernel(
 
 @dataclass(frozen=True, eq=False)
 class StackedQuadratic(SumsByMembers[Quadratic]):
-    """A quadratic form for each member; `rounded` says that the answer is an output, which is rounded to float32."""
+    """A quadratic form for each member."""
 
     shift: np.ndarray
     factor: np.ndarray
@@ -83,7 +83,6 @@ class StackedQuadratic(SumsByMembers[Quadratic]):
     function: str = "identity"
     precision: str = "float64"
     start: int = 0
-    rounded: bool = False
 
     PRECISIONS = Quadratic.PRECISIONS
 

@@ -1,20 +1,22 @@
 """Stacked operations answer each row with the bits of its member's own operation."""
 
-import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 
-from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference, tensors
 from tests.kernels.operations_polynomial import polynomial_affine, quadratic
 from tests.kernels.operations_stacked import MEMBERS, affine, stacked
 from triton_regressors.kernels.cpu.member_sums import TERMS_OF_A_MEMBER
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.engine.torch_executor import with_joined
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.columns import Columns
-from triton_regressors.kernels.ops.linear.by_members import NEVER_FALLING, SumsByMembers
+from triton_regressors.kernels.ops.linear.by_members import NEVER_FALLING, Rounded, SumsByMembers
 from triton_regressors.kernels.ops.linear.stacked_affine import StackedAffine
-from triton_regressors.kernels.plan.plan import Operation
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 from triton_regressors.kernels.plan.stacked import stacked_class
 
 START, ROWS = 3, 150
@@ -23,6 +25,14 @@ START, ROWS = 3, 150
 def numbered(members: int, rows: int, seed: int = 0) -> np.ndarray:
     """Return the number of a member for each row, `[rows, 1]`."""
     return np.random.default_rng(seed).integers(START, START + members, (rows, 1)).astype(np.float32)
+
+
+def run_rounded(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Compute what a CPU serves of a step whose answers are an output alone."""
+    assert isinstance(op, SumsByMembers)
+    with one_thread():
+        found = op.compute_rounded(tensors(op, torch.device("cpu"), plain=True), *map(torch.from_numpy, arrays))
+    return found.numpy()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
@@ -58,14 +68,14 @@ def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -
         assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
 
 
-@pytest.mark.parametrize("name", [name for name in MEMBERS if hasattr(stacked(MEMBERS[name][0]), "rounded")])
+@pytest.mark.parametrize("name", [name for name in MEMBERS if isinstance(stacked(MEMBERS[name][0]), SumsByMembers)])
 @pytest.mark.parametrize("rows", [0, 1, 5, 150])
 def test_outputs_are_rounded_as_those_of_the_members(name: str, rows: int) -> None:
     members, widths = MEMBERS[name]
     arrays = [*inputs_for(widths, rows), numbered(len(members), rows)]
     arrays[0][::5, -1], arrays[0][1::5] = np.inf, 0
     op = stacked(members, START)
-    found = run_on_cpu(dataclasses.replace(op, rounded=True), arrays)  # type: ignore[call-arg]
+    found = run_rounded(op, arrays)
     assert found.astype(np.float32).tobytes() == run_on_cpu(op, arrays).astype(np.float32).tobytes()
 
 
@@ -96,10 +106,7 @@ def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone(na
         now = answers(last)
         last = last + 1e-7 * (middle - now) / (answers(last + 1e-7) - now)
     plain = answers(last).astype(np.float32)
-    found, expected = (
-        run_on_cpu(dataclasses.replace(op, rounded=rounded), [x, numbers]).astype(np.float32)  # type: ignore[call-arg]
-        for rounded in (True, False)
-    )
+    found, expected = (run(op, [x, numbers]).astype(np.float32) for run in (run_rounded, run_on_cpu))
     assert found.tobytes() == expected.tobytes()
     assert plain.tobytes() != expected[:, 0].tobytes(), "no row was next to the middle"
 
@@ -107,11 +114,22 @@ def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone(na
 @pytest.mark.parametrize("name", ["affine 32", "quadratic of 6 to 2 in float64", "nested polynomial"])
 def test_many_rows_of_few_members_are_computed_member_by_member(name: str) -> None:
     members, widths = MEMBERS[name]
-    op = dataclasses.replace(stacked(members, START), rounded=True)  # type: ignore[call-arg]
+    op = stacked(members, START)
     assert isinstance(op, SumsByMembers)
     rows = TERMS_OF_A_MEMBER // op.terms_per_row + 1
     arrays = [*inputs_for(widths, rows), np.full((rows, 1), START + 1.0)]
-    assert run_on_cpu(op, arrays).tobytes() == run_on_cpu(members[1], arrays[:1]).tobytes()
+    assert run_rounded(op, arrays).tobytes() == run_on_cpu(members[1], arrays[:1]).tobytes()
+
+
+def test_answers_are_rounded_where_no_step_of_a_request_reads_them() -> None:
+    op, after = stacked([affine(3, seed) for seed in range(1, 4)]), affine(1, 5)
+    steps = (Step(Columns(np.arange(3)), (INPUT,), "x"), Step(Columns(np.array([3])), (INPUT,), "m"))
+    plan = Plan(4, (*steps, Step(op, ("x", "m"), "v"), Step(after, ("v",), "w")), {"y": "v", "z": "w"})
+    rounded = {
+        outputs: [each for each in with_joined(plan, plan.steps_for(outputs)) if isinstance(each, Rounded)]
+        for outputs in (("y",), ("z",), ("y", "z"))
+    }
+    assert rounded == {("y",): [Rounded(plan.steps[2])], ("z",): [], ("y", "z"): []}
 
 
 def test_what_cannot_be_stacked_says_so() -> None:
