@@ -252,6 +252,7 @@ def test_imports_inside_functions_are_those_that_have_a_reason():
         ("exporter.tracing.trace", "exporter.tracing.polars_frames"),  # which brings polars
         ("clients.compare.compare", "clients.rows"),  # which brings pandas
         ("kernels.engine.program", "kernels.engine.member_order"),  # which only fleets carry
+        ("kernels.engine.runner", "kernels.engine.fleet_executor"),  # which few entries carry
         ("kernels.format.inputs", "kernels.format.text_steps"),  # which few entries carry
         ("kernels.ops.networks.int8_fused", "kernels.ops.networks.int8_hopper"),  # brings Gluon, of use to few GPUs
         ("scoring.loaded_model", "scoring.model_instance"),  # which brings torch

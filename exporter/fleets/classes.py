@@ -1,13 +1,13 @@
 """Members of a fleet in classes, and the one plan that answers rows of all of them.
 
 Members are in one class if their plans have the same steps, and if each step's operations can be stacked or are equal.
-A class is computed for all rows of a batch at once, and each row takes the answer of its member's class. A member is
-often a class of its own if its plan holds an operation that cannot be stacked.
+A class is computed for all rows of a batch at once, and each row takes the answer of its member's class; a CPU computes
+the class for its own rows alone, see `engine/fleet_executor.py`. A member is often a class of its own if its plan holds
+an operation that cannot be stacked.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -90,18 +90,14 @@ def fleet_plan(classes: Sequence[Alike]) -> tuple[Plan, list[MemberClass]]:
 def _steps(alike: Alike) -> Iterator[Step]:
     """Yield the steps of a class."""
     first = alike.members[0].plan
-    read = {name for step in first.steps for name in step.inputs}
-    for place, (step, from_places) in enumerate(zip(first.steps, _inputs(first), strict=True)):
+    for place, from_places in enumerate(_inputs(first)):
         operations = [member.plan.steps[place].operation for member in alike.members]
         inputs, output = tuple(map(alike.value, from_places)), alike.value(place)
         kind = stacked_class(operations[0])
         if kind is None or _same(operations):
             yield Step(operations[0], inputs, output)
             continue
-        stack: Operation = kind.of(operations, alike.start)
-        if "rounded" in stack.attributes() and step.output not in read:
-            stack = dataclasses.replace(stack, rounded=True)  # type: ignore[type-var]
-        yield Step(stack, (*inputs, NUMBER), output)
+        yield Step(kind.of(operations, alike.start), (*inputs, NUMBER), output)
 
 
 def _places(plan: Plan) -> dict[str, int]:

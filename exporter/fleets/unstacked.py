@@ -36,9 +36,6 @@ from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step, operation_class
 from triton_regressors.kernels.plan.stacked import PREFIX, Stacked
 
-OF_THE_STACK = ("start", "rounded")
-"""The fields of stacked operations that members' own do not have."""
-
 
 def member_plans(plan: Plan, fleet: Fleet, outputs: Sequence[str]) -> Iterator[Plan]:
     """Yield the plan of each member of a fleet, in the order of their numbers, with these of the fleet's outputs."""
@@ -92,7 +89,8 @@ def unstacked(stack: Stacked[Any]) -> list[Operation]:
 
 
 def _attributes(stack: Stacked[Any]) -> dict[str, Any]:
-    return {name: value for name, value in stack.attributes().items() if name not in OF_THE_STACK}
+    """Return the fields of the members' own operations that are not arrays."""
+    return {name: value for name, value in stack.attributes().items() if name != "start"}
 
 
 @unstacked.register

@@ -34,7 +34,11 @@ OF_FLEETS = tuple(
         "serving/member_counts.py",
     )
 )
-"""The modules that tensors other than X need, columns made of strings, and fleets: every entry's code names them."""
+OF_CLASSES = Path("engine/fleet_executor.py")
+"""The modules that tensors other than X need, columns made of strings, fleets, and fleets of several classes.
+
+Every entry's code names them.
+"""
 
 
 def modules_of(plan: Plan, document: Document) -> list[Path]:
@@ -43,6 +47,7 @@ def modules_of(plan: Plan, document: Document) -> list[Path]:
     needed |= dict.fromkeys(OF_STRINGS, document.inputs.made is not None)
     needed |= dict.fromkeys(OF_FLEETS, document.fleet is not None)
     kinds = {step.operation.kind() for step in plan.steps}
+    needed[OF_CLASSES] = "member_choice" in kinds
     waiting = [MODEL, *(Path("ops", *MODULES[kind].split(".")).with_suffix(".py") for kind in kinds)]
     found: set[Path] = set()
     while waiting:

@@ -95,12 +95,12 @@ def product(
         finish: changes the rows of each tile of the product, which are contiguous, in place.
     """
     rows, (features, columns) = x.shape[0], weight.shape
-    direct, sizes = _way(features, columns)
+    direct, sizes = way(features, columns)
     if rows <= sizes[-1]:
         block = torch.zeros(sizes[-1], features, dtype=torch.float64)
         block[:rows] = x
         answer = torch.empty(sizes[-1], columns, dtype=torch.float64)
-        _multiply(block, weight, answer, direct)
+        multiply(block, weight, answer, direct)
         answer = answer[:rows]
         if finish is not None:
             finish(answer)
@@ -118,14 +118,14 @@ def product(
                 copied = new(size, features, dtype=torch.float64)
             copied[:count].copy_(block)
             block = copied[:size]
-        _multiply(block, weight, answer[start : start + size], direct)
+        multiply(block, weight, answer[start : start + size], direct)
         if finish is not None:
             finish(answer[start : start + count])
     return answer[:rows]
 
 
 @functools.lru_cache(maxsize=1024)
-def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
+def way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
     """Return whether a product can be left to the library as it is, and how many rows its tiles may have."""
     sizes = tile_sizes(2 * tile_rows(features + columns))
     if features * columns > LARGEST_TRIAL:
@@ -134,12 +134,12 @@ def _way(features: int, columns: int) -> tuple[bool, tuple[int, ...]]:
         if direct and columns % 2:  # the rows of the product would not be aligned
             continue
 
-        def multiply(block: torch.Tensor, weight: torch.Tensor, direct: bool = direct) -> torch.Tensor:
+        def trial(block: torch.Tensor, weight: torch.Tensor, direct: bool = direct) -> torch.Tensor:
             found = torch.empty(len(block), columns, dtype=torch.float64)
-            _multiply(block, weight, found, direct)
+            multiply(block, weight, found, direct)
             return found
 
-        alike = sizes_alike(multiply, features, columns, sizes)
+        alike = sizes_alike(trial, features, columns, sizes)
         if alike:
             return direct, alike
     return False, sizes[:1]
@@ -227,7 +227,7 @@ def apply(
     return values
 
 
-def _multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, direct: bool) -> None:
+def multiply(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, direct: bool) -> None:
     """Write `block @ weight` to the contiguous `out`."""
     if weight.shape[1] == 1:
         torch.mv(block, weight[:, 0], out=out.view(-1))

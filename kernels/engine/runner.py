@@ -28,8 +28,8 @@ ENGINES = ("auto", "triton", "torch", "interpret")
 class Runner:
     """A plan ready to run on one device, for one thread at a time.
 
-    A batch takes `executor.launch` and then `executor.wait`. Between the two the device works and the caller may do
-    something else. `predict` does both, for matrices of any number of rows.
+    A batch takes `executor.launch` and then `executor.wait`, between which the caller may do something else. `predict`
+    does both, for any number of rows.
     """
 
     def __init__(
@@ -46,11 +46,10 @@ class Runner:
         Args:
             plan: what to run.
             engine: one of `ENGINES`.
-            device: the device; None means the current GPU, or the CPU if there is no GPU or the engine needs the CPU.
-            max_rows: the most rows that are staged at a time.
+            device: None means the current GPU, or the CPU if there is no GPU or the engine needs the CPU.
+            max_rows: the most rows to stage at a time.
             gathered: the numbers that are allowed. The parts of `executor.launch` are then rows as a Triton server
-                hands them to its Python backend, which a GPU may read and search in place. If None, the parts are any
-                arrays.
+                hands them to its Python backend, which a GPU may read and search in place. By default they are arrays.
 
         Raises:
             PlanError: the engine cannot run here.
@@ -61,7 +60,11 @@ class Runner:
         self.dtype = np.dtype(plan.dtype)
         staging = Staging(max_rows, plan.n_features, plan.dtype, pinned=self.device.type == "cuda")
         self.executor: Executor
-        if self.engine == "torch":
+        if self.engine == "torch" and any(step.operation.kind() == "member_choice" for step in plan.steps):
+            from .fleet_executor import FleetExecutor
+
+            self.executor = FleetExecutor(plan, staging)
+        elif self.engine == "torch":
             self.executor = TorchExecutor(plan, staging)
         else:
             gathering = None
@@ -117,19 +120,19 @@ class Runner:
     def prepared(self, rows: int, outputs: Outputs = ("y",)) -> Prepared | None:
         """Return a function that answers `rows` rows like `predict_on_device`, without its checks of the matrix.
 
-        The function launches one captured graph. If its second argument is true, it returns an output of one column as
-        `[rows]`. The result is None if `predict_on_device` has captured no graph yet or if this many rows use none.
+        It launches one captured graph. If its second argument is true, it returns an output of one column as `[rows]`.
+        The result is None if `predict_on_device` has captured no graph yet or if so many rows use none.
         """
         return self.executor.resident.prepared(rows, outputs) if isinstance(self.executor, KernelExecutor) else None
 
     def warm_up(self, output_sets: Iterable[Outputs]) -> None:
-        """Compile every kernel and capture every graph that these sets of outputs use, so that no request waits."""
+        """Compile the kernels and capture the graphs of these sets of outputs, so that no request waits."""
         for outputs in output_sets:
             self.executor.warm_up(outputs)
 
 
 def choose_engine(engine: str, device: torch.device | str | None) -> tuple[str, torch.device]:
-    """Return the engine and device for these arguments on this machine; raise `PlanError` if they cannot be used."""
+    """Return the engine and device for these arguments; raise `PlanError` if this machine cannot use them."""
     if engine not in ENGINES:
         raise PlanError(f"There is no engine '{engine}'; the engines are {', '.join(ENGINES)}.")
     if engine == "auto":

@@ -12,6 +12,7 @@ order of the lookups as one member's operation does.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -112,7 +113,7 @@ class StackedLookup(Stacked[Lookup]):
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place = inputs[0], self.places(inputs[1])
         rows = max(1, ELEMENTS_AT_ONCE // len(self.columns))
-        parts = zip(x.split(rows), place.split(rows), strict=True)
+        parts = zip(torch.split(x, rows), torch.split(place, rows), strict=True)
         answer = torch.cat([self._compute(parameters, *part) for part in parts])
         width = answer.shape[1]
         return answer if self.function == "identity" else in_tiles(answer, FUNCTIONS[self.function], width, width)
@@ -124,24 +125,28 @@ class StackedLookup(Stacked[Lookup]):
         starts = parameters["starts"].index_select(0, place).long()
         end = starts[:, 1 : lookups + 1]
         found = starts[:, :lookups]  # the first key that may be v: halves of the longest list pass those below
-        for level in reversed(range(longest_search(self.starts))):
+        for level in reversed(range(self._longest_search)):
             further = found + (1 << level)
-            below = (further <= end) & (keys[(further - 1).clip(max=len(self.keys))] < v)
+            below = (further <= end) & (keys.take((further - 1).clip(max=len(self.keys))) < v)
             found = torch.where(below, further, found)
-        hit = (found < end) & (keys[found] == v)
+        hit = (found < end) & (keys.take(found) == v)
         absent = end[:, -1:] + torch.arange(lookups) + lookups * ~v.isnan()
         row = torch.where(hit, found, absent) + 2 * lookups * place[:, None]
         if not self.summed:
-            return table[:, 0][row]
-        total = table[row[:, 0]]
+            return table.take(row)
+        total = table.index_select(0, row[:, 0])
         for lookup in range(1, lookups):
-            total += table[row[:, lookup]]
+            total += table.index_select(0, row[:, lookup])
         return total
+
+    @functools.cached_property
+    def _longest_search(self) -> int:
+        return longest_search(self.starts)  # of all members' lists
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         x, numbers = inputs
         what = {**self.members_of(numbers), "KEYS": 0, "FUNCTION": self.function}
-        launch_lookup(x, parameters, output, rows, what, longest_search(self.starts), summed=self.summed)
+        launch_lookup(x, parameters, output, rows, what, self._longest_search, summed=self.summed)
 
     def describe(self) -> str:
         shown = f"{super().describe()}, {len(self.columns)} lookups of {len(self.keys):,} keys in all"

@@ -4,36 +4,38 @@
 targets]` float64; `intercept`: `[members, targets]` float64; `out`: `[rows, targets]`, float32 or float64; `f` as in
 `affine.py`.
 
-A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU computes the maps of all rows at once if
-their answers are rounded; see `cpu/member_sums.py`.
+A GPU uses the kernels of `affine.py`, which read each row's own weights. A CPU multiplies the rows of each member by
+its weight, or computes the maps of all rows at once if their answers are rounded; see `cpu/member_sums.py`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from ...cpu.member_sums import in_order_of_members, rounded_sums
+from ...cpu.blocked_weight import LargeWeight
+from ...cpu.member_sums import products
+from ...cpu.tiles import apply
 from ...format.errors import PlanError
-from ...numerics.functions import FUNCTIONS, check_function, function_suffix
+from ...numerics.functions import FUNCTIONS, IN_PLACE, check_function, function_suffix
 from ...plan.plan import Parameters
 from .affine import Affine
 from .affine_kernel import launch_affine
-from .by_members import ByMembers
+from .by_members import SumsByMembers
 
 
 @dataclass(frozen=True, eq=False)
-class StackedAffine(ByMembers[Affine]):
-    """An affine map for each member; `rounded` says that the answer is an output, which is rounded to float32."""
+class StackedAffine(SumsByMembers[Affine]):
+    """An affine map for each member."""
 
     weight: np.ndarray
     intercept: np.ndarray
     function: str = "identity"
     start: int = 0
-    rounded: bool = False
 
     @classmethod
     def alike(cls, operation: Affine) -> Hashable | None:
@@ -67,8 +69,7 @@ class StackedAffine(ByMembers[Affine]):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the fields, and whether a feature has no weight if one has none."""
-        zero = (self.weight == 0).all(axis=2).any()
-        return {**super().parameters(), **({"sparse": np.ones(1, dtype=bool)} if zero else {})}
+        return {**super().parameters(), **({} if self._used.all() else {"sparse": np.ones(1, dtype=bool)})}
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         """Return the parameters, which the sums of all rows read."""
@@ -76,20 +77,30 @@ class StackedAffine(ByMembers[Affine]):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, place = inputs[0].double(), self.places(inputs[1])
-        terms, intercept = _terms(x, parameters["weight"], place), parameters["intercept"][place]
+        terms, intercept = _terms(x, parameters["weight"][place], sparse=True), parameters["intercept"][place]
         return FUNCTIONS[self.function](terms.sum(1) + intercept)
 
-    def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        features, targets = self.weight.shape[1:]
+    def of_members(self, x: torch.Tensor, places: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
+        if len(places) == 1 or LargeWeight.suits(self.weight[0]):
+            return super().of_members(x, places, counts)
+        row = np.array(places).repeat(counts)
+        x = x if self._used.all() else torch.where(torch.from_numpy(self._used[row]), x, 0.0)
+        answers = products(x, self.weight, places, counts).add_(torch.from_numpy(self.intercept[row]))
+        return apply(IN_PLACE.get(self.function, FUNCTIONS[self.function]), answers)
 
-        def sums(rows: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            terms, intercept = _terms(rows, parameters["weight"], places), parameters["intercept"][places]
-            return terms.sum(1) + intercept, terms.abs_().sum(1) + intercept.abs()
+    @functools.cached_property
+    def _used(self) -> np.ndarray:
+        """Whether members have a weight of each feature, `[members, features]`."""
+        used: np.ndarray = (self.weight != 0).any(axis=2)
+        return used
 
-        x, place = inputs[0], self.places(inputs[1])
-        if not self.rounded or self.function != "identity":
-            return in_order_of_members(x, place, self.of_members)
-        return rounded_sums(x, place, self.of_members, sums, features + 2, features * targets)
+    def terms(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        weight, intercept = parameters["weight"].index_select(0, place), parameters["intercept"].index_select(0, place)
+        return _terms(x, weight, sparse="sparse" in parameters).transpose(1, 2), intercept[:, :, None]
+
+    @property
+    def terms_per_row(self) -> int:
+        return self.weight[0].size
 
     def member(self, place: int) -> Affine:
         return Affine(self.weight[place], self.intercept[place], self.function)
@@ -103,7 +114,7 @@ class StackedAffine(ByMembers[Affine]):
         return f"{super().describe()}, {self.weight.shape[1]} → {self.weight.shape[2]}" + function_suffix(self.function)
 
 
-def _terms(x: torch.Tensor, weight: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """Return features times weights of the row's member, `[rows, features, targets]`; 0 for features without weight."""
-    own = weight.index_select(0, place)
-    return torch.where((own != 0).any(2, keepdim=True), x[:, :, None], 0.0) * own
+def _terms(x: torch.Tensor, weight: torch.Tensor, *, sparse: bool) -> torch.Tensor:
+    """Return features times weights of rows, `[rows, features, targets]`; 0 for features without weight if `sparse`."""
+    features = x[:, :, None]
+    return (torch.where((weight != 0).any(2, keepdim=True), features, 0.0) if sparse else features) * weight

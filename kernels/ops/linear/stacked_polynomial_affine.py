@@ -5,13 +5,16 @@
 
 The kernel of few, nested monomials reads each row's own weights. That of many computes its block of rows with the
 weights of one member after the other and writes this member's rows: a row of a product has the same bits whatever the
-other rows are. A CPU computes the rows of each member of a batch as its own operation does.
+other rows are. A CPU computes the rows of each member of a batch as its own operation does, or sums of all rows at once
+if their answers are rounded; see `cpu/member_sums.py`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +25,9 @@ from ...format.errors import PlanError
 from ...numerics.functions import apply_function, function_suffix
 from ...numerics.members import member_places
 from ...plan.plan import Parameters
-from .by_members import ByMembers
+from .by_members import SumsByMembers
 from .launch import NESTED_ROWS, polynomial_affine_shape
+from .monomials import monomials
 from .polynomial_affine import PolynomialAffine, nested_sum, polynomial_sum
 
 
@@ -97,7 +101,7 @@ def stacked_polynomial_affine_kernel(
 
 
 @dataclass(frozen=True, eq=False)
-class StackedPolynomialAffine(ByMembers[PolynomialAffine]):
+class StackedPolynomialAffine(SumsByMembers[PolynomialAffine]):
     """A polynomial for each member, of the same monomials."""
 
     indices: np.ndarray
@@ -116,7 +120,7 @@ class StackedPolynomialAffine(ByMembers[PolynomialAffine]):
     @classmethod
     def of(cls, operations: Sequence[PolynomialAffine], start: int = 0) -> StackedPolynomialAffine:
         names = ("shift", "factor", "weight", "intercept")
-        fields = {name: np.stack([getattr(each, name) for each in operations]) for name in names}
+        fields: dict[str, Any] = {name: np.stack([getattr(each, name) for each in operations]) for name in names}
         return cls(operations[0].indices, **fields, function=operations[0].function, start=start)
 
     @property
@@ -145,6 +149,20 @@ class StackedPolynomialAffine(ByMembers[PolynomialAffine]):
         tables = [self.member(place).parameters() for place in range(self.members)]
         stacked = {name: np.stack([each[name] for each in tables]) for name in tables[0] if name != "prefixes"}
         return {"prefixes": tables[0]["prefixes"], **stacked}
+
+    def terms(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        shift, table, intercept = self.tables(place, ("shift", "table", "intercept"))
+        u = x - shift
+        products = monomials(self._prefixes, u)[:, :, None] * u[:, None, :]
+        return table.mul_(products[:, None]).flatten(2), intercept[:, :, None]
+
+    @property
+    def terms_per_row(self) -> int:
+        return self.weight.shape[2] * len(self._prefixes) * self.shift.shape[1]
+
+    @functools.cached_property
+    def _prefixes(self) -> torch.Tensor:
+        return self.own(0)[1]["prefixes"]
 
     def gains_by_order(self) -> bool:
         """A program reads the weights of its rows' members, or takes as long as there are such members."""

@@ -5,7 +5,7 @@ targets, features]`; `intercept`: `[members, targets]`; all float64.
 
 A program computes its block of rows with the weights of one member after the other and writes this member's rows: a row
 of a product has the same bits whatever the other rows are. A CPU computes the rows of each member of a batch as its own
-operation does.
+operation does, or sums of all rows at once if their answers are rounded; see `cpu/member_sums.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...numerics.functions import apply_function, function_suffix
 from ...numerics.members import member_places
 from ...plan.plan import Parameters
 from ...plan.stacked import attributes_key, shapes_key, stacked_fields
-from .by_members import ByMembers
+from .by_members import SumsByMembers
 from .launch import quadratic_shape
 from .quadratic import Quadratic, float32_precision, narrow_form, narrow_weights, wide_form
 
@@ -72,7 +72,7 @@ def stacked_quadratic_kernel(
 
 
 @dataclass(frozen=True, eq=False)
-class StackedQuadratic(ByMembers[Quadratic]):
+class StackedQuadratic(SumsByMembers[Quadratic]):
     """A quadratic form for each member."""
 
     shift: np.ndarray
@@ -122,6 +122,16 @@ class StackedQuadratic(ByMembers[Quadratic]):
     def parameters(self) -> dict[str, np.ndarray]:
         tables = [self.member(place).parameters() for place in range(self.members)]
         return {name: np.stack([each[name] for each in tables]) for name in tables[0]}
+
+    def terms(self, parameters: Parameters, x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        shift, form, linear, intercept = self.tables(place, ("shift", "quadratic", "linear", "intercept"))
+        u = (x - shift)[:, None]
+        products = u[:, :, :, None] * u[:, :, None, :]
+        return form.mul_(products).flatten(2), linear.mul_(u), intercept[:, :, None]
+
+    @property
+    def terms_per_row(self) -> int:
+        return self.quadratic[0].size + self.linear[0].size
 
     def gains_by_order(self) -> bool:
         """A program takes as long as its rows have members."""

@@ -17,6 +17,7 @@ from tests.kernels.plan.test_plan import one_step
 from triton_regressors.exporter.publish.modules import (
     KERNELS,
     MODEL,
+    OF_CLASSES,
     OF_FLEETS,
     OF_STRINGS,
     OF_TENSORS,
@@ -103,6 +104,7 @@ def test_modules_that_few_entries_need_go_with_these() -> None:
     text = dataclasses.replace(document.inputs, text=(TextInput("kind", (0,), (("a",),), (True,)),))
     assert further(inputs=text) == {QUOTING, *OF_TENSORS}
     assert further(fleet=Fleet("shop", (), ())) == {Path("plan/stacked.py"), QUOTING, *OF_FLEETS}
+    assert OF_CLASSES in set(carried_by(plan_of("member_choice"))) - set(carried_by(plan_of("stacked_affine")))
 
 
 def test_imports_inside_functions_count_and_those_for_types_do_not() -> None:

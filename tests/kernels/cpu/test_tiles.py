@@ -34,7 +34,7 @@ def test_products(features: int, columns: int) -> None:
 
 
 def test_a_library_that_treats_small_tiles_or_the_last_rows_in_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    multiply, largest = tiles._multiply, {128: 384, 1: 1536}
+    multiply, largest = tiles.multiply, {128: 384, 1: 1536}
 
     def other(block: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, direct: bool) -> None:
         multiply(block, weight, out, direct)
@@ -42,13 +42,13 @@ def test_a_library_that_treats_small_tiles_or_the_last_rows_in_other_ways(monkey
             out[-1] += 1.0
         out += len(block) < largest[weight.shape[1]]
 
-    monkeypatch.setattr(tiles, "_multiply", other)
-    tiles._way.cache_clear()
+    monkeypatch.setattr(tiles, "multiply", other)
+    tiles.way.cache_clear()
     try:
-        assert tiles._way(128, 128) == (False, (384,))
-        assert tiles._way(64, 1) == (False, (1536,))
+        assert tiles.way(128, 128) == (False, (384,))
+        assert tiles.way(64, 1) == (False, (1536,))
     finally:
-        tiles._way.cache_clear()
+        tiles.way.cache_clear()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -1,18 +1,22 @@
 """Stacked operations answer each row with the bits of its member's own operation."""
 
-import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 
-from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
+from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference, tensors
+from tests.kernels.operations_polynomial import polynomial_affine, quadratic
 from tests.kernels.operations_stacked import MEMBERS, affine, stacked
+from triton_regressors.kernels.cpu.member_sums import TERMS_OF_A_MEMBER
+from triton_regressors.kernels.cpu.tiles import one_thread
+from triton_regressors.kernels.engine.torch_executor import with_joined
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.columns import Columns
-from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.by_members import NEVER_FALLING, Rounded, SumsByMembers
 from triton_regressors.kernels.ops.linear.stacked_affine import StackedAffine
-from triton_regressors.kernels.plan.plan import Operation
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 from triton_regressors.kernels.plan.stacked import stacked_class
 
 START, ROWS = 3, 150
@@ -21,6 +25,14 @@ START, ROWS = 3, 150
 def numbered(members: int, rows: int, seed: int = 0) -> np.ndarray:
     """Return the number of a member for each row, `[rows, 1]`."""
     return np.random.default_rng(seed).integers(START, START + members, (rows, 1)).astype(np.float32)
+
+
+def run_rounded(op: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Compute what a CPU serves of a step whose answers are an output alone."""
+    assert isinstance(op, SumsByMembers)
+    with one_thread():
+        found = op.compute_rounded(tensors(op, torch.device("cpu"), plain=True), *map(torch.from_numpy, arrays))
+    return found.numpy()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
@@ -56,34 +68,68 @@ def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -
         assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
 
 
-@pytest.mark.parametrize("rows", [0, 1, 5])
-def test_no_answer_need_be_near_a_middle(rows: int) -> None:
-    op = stacked([affine(9, seed) for seed in range(3)], START)
-    arrays = [*inputs_for([9], rows), numbered(3, rows)]
-    found = run_on_cpu(dataclasses.replace(op, rounded=True), arrays)
+@pytest.mark.parametrize("name", [name for name in MEMBERS if isinstance(stacked(MEMBERS[name][0]), SumsByMembers)])
+@pytest.mark.parametrize("rows", [0, 1, 5, 150])
+def test_outputs_are_rounded_as_those_of_the_members(name: str, rows: int) -> None:
+    members, widths = MEMBERS[name]
+    arrays = [*inputs_for(widths, rows), numbered(len(members), rows)]
+    arrays[0][::5, -1], arrays[0][1::5] = np.inf, 0
+    op = stacked(members, START)
+    found = run_rounded(op, arrays)
     assert found.astype(np.float32).tobytes() == run_on_cpu(op, arrays).astype(np.float32).tobytes()
 
 
-@pytest.mark.parametrize("targets", [1, 3])
-def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone(targets: int) -> None:
+BETWEEN: dict[str, tuple[int, list[Operation]]] = {
+    "affine to 3": (32, [affine(32, seed, targets=3, unused=9) for seed in range(1, 6)]),
+    **{f"affine, {name}": (32, [affine(32, seed, name, unused=9) for seed in range(1, 6)]) for name in NEVER_FALLING},
+    "quadratic": (9, [quadratic(9, 2, seed, "float64", True) for seed in range(5)]),
+    "quadratic in float32": (9, [quadratic(9, 1, seed, "float32", False) for seed in range(5)]),
+    "polynomial": (5, [polynomial_affine(5, 3, 2, seed) for seed in range(5)]),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_answers_between_two_float32_are_rounded_as_those_of_the_member_alone(name: str) -> None:
     """The sum lies at the middle between two float32 numbers, or next to it, so that its last bit decides."""
-    rng = np.random.default_rng(0)
-    members: list[Operation] = [affine(32, seed, targets=targets, unused=9) for seed in range(1, 6)]
-    x, numbers = rng.standard_normal((3_000, 32)), numbered(5, 3_000)
-    for row, number in enumerate(numbers[:, 0].astype(int) - START):
-        member = members[number]
-        assert isinstance(member, Affine)
-        last = np.flatnonzero(member.weight[:, 0])[-1]
-        y = np.float32(x[row] @ member.weight[:, 0] + member.intercept[0])
-        middle = (float(y) + float(np.nextafter(y, np.float32(np.inf)))) / 2
-        x[row, last] += (middle - (x[row] @ member.weight[:, 0] + member.intercept[0])) / member.weight[last, 0]
-    op = stacked(members, START)
-    assert isinstance(op, StackedAffine)
-    plain = run_reference(op, [x, numbers]).astype(np.float32)
-    found = run_on_cpu(dataclasses.replace(op, rounded=True), [x, numbers]).astype(np.float32)
-    expected = run_on_cpu(op, [x, numbers]).astype(np.float32)
+    features, members = BETWEEN[name]
+    op, numbers, rng = stacked(members, START), numbered(5, 3_000), np.random.default_rng(0)
+    x = 0.3 * rng.standard_normal((len(numbers), features))
+
+    def answers(last: np.ndarray) -> np.ndarray:
+        x[:, -1] = last
+        return run_reference(op, [x, numbers])[:, 0]
+
+    last = x[:, -1].copy()
+    y = answers(last).astype(np.float32)
+    middle = (y.astype(np.float64) + np.nextafter(y, np.float32(np.inf))) / 2
+    for _ in range(4):
+        now = answers(last)
+        last = last + 1e-7 * (middle - now) / (answers(last + 1e-7) - now)
+    plain = answers(last).astype(np.float32)
+    found, expected = (run(op, [x, numbers]).astype(np.float32) for run in (run_rounded, run_on_cpu))
     assert found.tobytes() == expected.tobytes()
-    assert plain.tobytes() != expected.tobytes(), "no row was next to the middle"
+    assert plain.tobytes() != expected[:, 0].tobytes(), "no row was next to the middle"
+
+
+@pytest.mark.parametrize("name", ["affine 32", "quadratic of 6 to 2 in float64", "nested polynomial"])
+def test_many_rows_of_few_members_are_computed_member_by_member(name: str) -> None:
+    members, widths = MEMBERS[name]
+    op = stacked(members, START)
+    assert isinstance(op, SumsByMembers)
+    rows = TERMS_OF_A_MEMBER // op.terms_per_row + 1
+    arrays = [*inputs_for(widths, rows), np.full((rows, 1), START + 1.0)]
+    assert run_rounded(op, arrays).tobytes() == run_on_cpu(members[1], arrays[:1]).tobytes()
+
+
+def test_answers_are_rounded_where_no_step_of_a_request_reads_them() -> None:
+    op, after = stacked([affine(3, seed) for seed in range(1, 4)]), affine(1, 5)
+    steps = (Step(Columns(np.arange(3)), (INPUT,), "x"), Step(Columns(np.array([3])), (INPUT,), "m"))
+    plan = Plan(4, (*steps, Step(op, ("x", "m"), "v"), Step(after, ("v",), "w")), {"y": "v", "z": "w"})
+    rounded = {
+        outputs: [each for each in with_joined(plan, plan.steps_for(outputs)) if isinstance(each, Rounded)]
+        for outputs in (("y",), ("z",), ("y", "z"))
+    }
+    assert rounded == {("y",): [Rounded(plan.steps[2])], ("z",): [], ("y", "z"): []}
 
 
 def test_what_cannot_be_stacked_says_so() -> None:
