@@ -7,7 +7,11 @@ and then the number. The last way is there only if `X` holds all of the model's 
 
 from __future__ import annotations
 
-from .inputs import NUMBERS, Inputs
+from collections.abc import Mapping
+
+import numpy as np
+
+from .inputs import NUMBERS, UNKNOWN, Inputs
 
 
 def numbered(by: str) -> str:
@@ -31,3 +35,20 @@ def tensors_of_numbers(inputs: Inputs) -> dict[str, tuple[str, int]]:
     """Return the type and the width of each tensor that a request may have in place of ids; none for a single model."""
     found, name = {} if inputs.numbered is None else {inputs.numbered: ("INT32", 1)}, joined(inputs)
     return found if name is None else {**found, name: (inputs.datatypes()[NUMBERS], inputs.n_features)}
+
+
+def place_models(inputs: Inputs, tensors: Mapping[str, np.ndarray], numbers: np.ndarray, max_bytes: float) -> None:
+    """Complete the last column of a plan's matrix, the numbers of rows' models, which has those of ids in one tensor.
+
+    They are NaN without ids and numbers, and `UNKNOWN` for an unknown model, unless a default one answers the row.
+    """
+    given = tensors.get(str(inputs.numbered))
+    if given is not None:
+        known = (given >= 0) & (given < len(inputs.models))
+        numbers[:] = np.where(known, given, UNKNOWN)[:, 0]
+    elif inputs.ids[0] not in tensors:
+        numbers[:] = np.nan
+    elif inputs.id_columns is not None:
+        numbers[:] = inputs.id_columns.encode(tensors, max_bytes)
+    if inputs.default is not None:
+        numbers[numbers == UNKNOWN] = inputs.default

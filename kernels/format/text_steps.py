@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .errors import PlanError
+from .inputs import TOO_LONG, UNKNOWN, TextInput
 
 FEW = 512
 """The strings that tell whether strings are often the same."""
@@ -113,6 +114,51 @@ class Texts:
 def _in_order(count: int) -> np.ndarray:
     """Return the numbers from 0 to `count`, one array for each count: columns with the same rows are joined at once."""
     return np.arange(count)
+
+
+def fill_columns(
+    made: MadeTexts,
+    groups: Sequence[TextInput],
+    tensors: Mapping[str, np.ndarray],
+    matrix: np.ndarray,
+    max_bytes: float,
+) -> None:
+    """Fill the columns of a plan's matrix that steps make of strings, and those with the numbers of these strings.
+
+    A row of a made column is `TOO_LONG` if no step may read a string of it.
+    """
+    read: dict[int, Texts] = {}
+    refused: dict[int, np.ndarray] = {}
+    for group in groups:
+        for place, column in enumerate(group.columns):
+            if column in made.all_sources:
+                texts = tensors[group.name][:, place].tolist()
+                matrix[:, column], read[column], refused[column] = _read(group, place, texts, max_bytes)
+    for column, numbers in run(made, read, UNKNOWN).items():
+        matrix[:, column] = numbers
+    for each in made.columns:
+        for source in made.sources(each):
+            matrix[refused[source], each.column] = TOO_LONG
+
+
+def _read(
+    group: TextInput, column: int, texts: Sequence[bytes], max_bytes: float
+) -> tuple[np.ndarray, Texts, np.ndarray]:
+    """Return a column's numbers, its strings, None for a missing one, and the mask of rows that no step may read.
+
+    Those hold bytes that are not UTF-8, or strings that are too long.
+    """
+    found = Texts.of(texts)
+    numbers = group.numbered(column, found.values, max_bytes)
+    refused = numbers == TOO_LONG
+    values = list[str | None]()
+    for place, (text, missing) in enumerate(zip(found.values, np.isnan(numbers).tolist(), strict=True)):
+        try:
+            values.append(None if missing or refused[place] else text.decode())
+        except UnicodeDecodeError:
+            values.append(None)
+            refused[place] = True
+    return numbers[found.rows], Texts(values, found.rows), refused[found.rows]
 
 
 def run(made: MadeTexts, columns: Mapping[int, Texts], unknown: float) -> dict[int, np.ndarray]:
