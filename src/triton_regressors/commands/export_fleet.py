@@ -71,8 +71,7 @@ def export_fleet(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Name of the input with the ids, and of their column in tables; repeatable. Default: id, or the "
-            "columns of groups.",
+            help="Name of the input of ids, and of their column; repeatable. Default: id, or the columns of groups.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -174,7 +173,7 @@ def export_fleet(
                 estimators if container is None else next(iter(estimators.values())),
                 repository,
                 name=name,
-                by=by or None,
+                by=None if not by else by[0] if len(by) == 1 else by,
                 samples=read_samples(samples, read, ids, container),
                 calibrate=None if calibrate is None else read_pairs(calibrate, read, ids, target, container),
                 level=level,
