@@ -14,8 +14,8 @@ from triton_regressors.defaults import DEFAULT_PRECISION, MISSING_STRINGS
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.fleet import FleetExport, golden_rows, publish_fleet
 from triton_regressors.exporter.fleets.member import Member, compile_members
-from triton_regressors.exporter.fleets.records import columns_of, numbered_columns, read_fleet
-from triton_regressors.exporter.fleets.samples import arguments_of_models, check_ids, default_of
+from triton_regressors.exporter.fleets.records import USED, columns_of, numbered_columns, read_fleet
+from triton_regressors.exporter.fleets.samples import arguments_of_models, check_ids, default_of, has_parents
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.entry import Document, Entry, find_entry, read_document
@@ -147,6 +147,10 @@ def _check(document: Document, name: str, models: Any, remove: Any) -> None:
         raise ExportError(f"Name a model of {name} to set or to remove.")
     ids = frozenset[Any](document.inputs.models)
     check_ids([*document.inputs.models, *models], document.inputs.ids)
+    if has_parents(models, document.inputs.ids) and USED not in document.parity.outputs:
+        raise ExportError(
+            f"{name} has no output {USED}, which ids of fewer parts need; export all models again under another name."
+        )
     for each in remove:
         if each in models:
             raise ExportError(f"The model {each!r} is both set and removed.")

@@ -43,7 +43,8 @@ class IdColumns:
     def encode(self, tensors: Mapping[str, np.ndarray], max_bytes: float = np.inf) -> np.ndarray:
         """Return the numbers of the rows' models, float64 `[rows]`: `UNKNOWN` for an unknown id.
 
-        An id without a model of its own is `TOO_LONG` if one of its strings has more than `max_bytes`.
+        An id is NaN with an empty string, which is a missing one, and without a model of its own it is `TOO_LONG` if a
+        string has more than `max_bytes`.
         """
         given = [tensors[name][:, 0].tolist() for name in self.names]
         found = self._found(given)
@@ -91,6 +92,7 @@ class IdColumns:
             found = np.where(found == UNKNOWN, self._found(parts[:length]), found)
         for column in (column for column, whole in zip(parts, self.whole, strict=True) if not whole):
             found[[len(text) > max_bytes for text in column]] = TOO_LONG
+            found[[not text for text in column]] = np.nan
         return found
 
     def _unknown(self, place: int) -> Any:

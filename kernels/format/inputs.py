@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -246,13 +246,6 @@ class Inputs:
         return next((each.categories[-1] for each in groups if self.n_features - 1 in each.columns), ())
 
     @functools.cached_property
-    def _place_models(self) -> Callable[..., None]:
-        """Return the function for a fleet's last column; single models do not carry the module."""
-        from .member_numbers import place_models
-
-        return place_models
-
-    @functools.cached_property
     def _numeric(self) -> slice | list[int]:
         """The columns of `X` in the matrix."""
         return _index(self.numeric)
@@ -292,7 +285,8 @@ class Inputs:
         matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
         if self.numeric:
             matrix[:, self._numeric] = tensors[NUMBERS]
-        given = self.text if self.numbered is None else [each for each in self.text if each.name in tensors]
+        nameless = self.numbered is not None and self.ids[0] not in tensors
+        given = [each for each in self.text if each.name in tensors] if nameless else self.text
         for whole in self.whole:
             if whole.tensor in tensors:
                 matrix[:, _index(whole.columns)] = whole.encode(tensors[whole.tensor])
@@ -306,8 +300,13 @@ class Inputs:
             from .text_steps import fill_columns
 
             fill_columns(self.made, self.text, tensors, matrix, max_string_bytes)
-        if self.numbered is not None:
-            self._place_models(self, tensors, matrix[:, -1], max_string_bytes)
+        if nameless or self.id_columns is not None:
+            from .member_numbers import models_of
+
+            matrix[:, -1] = models_of(self, tensors, max_string_bytes)
+        if self.default is not None:
+            ids = matrix[:, -1]
+            ids[ids == UNKNOWN] = self.default
         return matrix
 
     def decode(self, matrix: np.ndarray) -> dict[str, np.ndarray]:

@@ -37,18 +37,15 @@ def tensors_of_numbers(inputs: Inputs) -> dict[str, tuple[str, int]]:
     return found if name is None else {**found, name: (inputs.datatypes()[NUMBERS], inputs.n_features)}
 
 
-def place_models(inputs: Inputs, tensors: Mapping[str, np.ndarray], numbers: np.ndarray, max_bytes: float) -> None:
-    """Complete the last column of a plan's matrix, the numbers of rows' models, which has those of ids in one tensor.
+def models_of(inputs: Inputs, tensors: Mapping[str, np.ndarray], max_bytes: float) -> np.ndarray:
+    """Return the numbers of the rows' models, float64 `[rows]`, by their numbers or by ids in several columns.
 
-    They are NaN without ids and numbers, and `UNKNOWN` for an unknown model, unless a default one answers the row.
+    They are `UNKNOWN` for an unknown model, and NaN if the rows have neither. See `IdColumns` for `max_bytes`.
     """
     given = tensors.get(str(inputs.numbered))
     if given is not None:
-        known = (given >= 0) & (given < len(inputs.models))
-        numbers[:] = np.where(known, given, UNKNOWN)[:, 0]
-    elif inputs.ids[0] not in tensors:
-        numbers[:] = np.nan
-    elif inputs.id_columns is not None:
-        numbers[:] = inputs.id_columns.encode(tensors, max_bytes)
-    if inputs.default is not None:
-        numbers[numbers == UNKNOWN] = inputs.default
+        numbers = given[:, 0]
+        return np.where((numbers >= 0) & (numbers < len(inputs.models)), numbers, UNKNOWN)
+    if inputs.id_columns is None or inputs.ids[0] not in tensors:
+        return np.full(len(next(iter(tensors.values()))), np.nan)
+    return inputs.id_columns.encode(tensors, max_bytes)

@@ -114,7 +114,10 @@ class FleetRequests:
 
     def _missing(self, request: Request) -> str | None:
         """Return the name of the first tensor of ids that a request lacks, or None."""
-        return next((name for name in self._ids if not _has(request, name)), None)
+        for name in self._ids:
+            if not _has(request, name):
+                return name
+        return None
 
 
 def _quoted(part: str | bytes | int) -> str:

@@ -35,6 +35,8 @@ def test_each_row_has_the_bits_of_its_models_own_entry(tmp_path: Path) -> None:
         assert answers[mine].tobytes() == own_bits(model, name, X[mine], tmp_path)
     one_by_one = [served.predict(X.iloc[[row]]) for row in range(20)]
     assert np.concatenate(one_by_one).tobytes() == answers[:20].tobytes()
+    with pytest.raises(ExportError, match=r"demand has no output model_used, which ids of fewer parts need; export"):
+        update_fleet(tmp_path, "demand", set={("north",): fitted(("north",))})
     with pytest.raises(InvalidRequest, match=r"^region, shop must name a model of this fleet: row 3 is 'south', 8\.$"):
         served.predict(X.assign(region="south", shop=X["shop"].where(X.index == 3, 9).where(X.index != 3, 8)))
 
@@ -49,6 +51,8 @@ def test_the_longest_known_beginning_answers_an_unknown_id(tmp_path: Path) -> No
     for name in set(names):
         mine = np.array([each == name for each in names])
         assert found["y"][mine].tobytes() == own_bits(models[name], name, X[mine], tmp_path)
+    with pytest.raises(InvalidRequest, match=r"^region, shop must name a model of this fleet: row 0 is '', \d+\.$"):
+        load(tmp_path / "demand").predict(X.assign(region=X["region"].where(X.index > 0, "")))
     said = list(fleet_sentences(whole.document, whole.table, "north,8"))
     assert said[:2] == [
         "7 models; region and shop name the one that answers a row.",

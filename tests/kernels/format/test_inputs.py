@@ -178,26 +178,26 @@ SEVERAL = Inputs(
 
 
 def test_ids_in_several_columns_have_a_tensor_for_each() -> None:
-    """Rows of unknown ids that begin as a shorter one have its number; a long string is refused all the same."""
+    """Rows of unknown ids that begin as a shorter one have its number; long and missing strings are refused anyway."""
     assert SEVERAL.datatypes() == {"X": "FP32", "region": "BYTES", "shop": "INT64"}
     assert SEVERAL.columns() == {"X": (0,), "region": (1,), "shop": (1,)}
     assert (SEVERAL.ids, SEVERAL.models) == (("region", "shop"), KNOWN)
     assert (SEVERAL.closed, SEVERAL.coded, SEVERAL.groups) == ([1], [1], (SEVERAL.id_columns,))
     assert from_json(Inputs, json.loads(json.dumps(to_json(SEVERAL))), names=NAMES) == SEVERAL
-    asked = [("south", 7), ("north", 9), ("é,", -(2**63)), ("south", 8), ("n" * 99, 7), ("north", 7)]
-    X = np.arange(6, dtype=np.float32)[:, None]
+    asked = [("south", 7), ("north", 9), ("é,", -(2**63)), ("south", 8), ("n" * 99, 7), ("north", 7), ("", 7)]
+    X = np.arange(7, dtype=np.float32)[:, None]
     tensors = {
         "X": X,
         "region": np.array([[region.encode()] for region, _ in asked], dtype=object),
         "shop": np.array([[shop] for _, shop in asked]),
     }
-    expected = [1, 3, 4, UNKNOWN, UNKNOWN, 0]
+    expected = [1, 3, 4, UNKNOWN, UNKNOWN, 0, np.nan]
     np.testing.assert_array_equal(SEVERAL.encode(tensors), np.hstack([X, np.array(expected)[:, None]]))
-    assert SEVERAL.encode(tensors, 98)[:, 1].tolist() == [1, 3, 4, UNKNOWN, TOO_LONG, 0]
+    np.testing.assert_array_equal(SEVERAL.encode(tensors, 98)[:, 1], [1, 3, 4, UNKNOWN, TOO_LONG, 0, np.nan])
     matrix = np.column_stack([np.arange(5), np.arange(5)]).astype(np.float32)
     np.testing.assert_array_equal(SEVERAL.encode(SEVERAL.decode(matrix)), matrix)
-    numbers = {"X": X, "region_shop_number": np.array([[4], [5], [-1], [0], [1], [2]], dtype=np.int32)}
-    assert SEVERAL.encode(numbers)[:, 1].tolist() == [4, UNKNOWN, UNKNOWN, 0, 1, 2]
+    numbers = {"X": X, "region_shop_number": np.array([[4], [5], [-1], [0], [1], [2], [3]], dtype=np.int32)}
+    assert SEVERAL.encode(numbers)[:, 1].tolist() == [4, UNKNOWN, UNKNOWN, 0, 1, 2, 3]
     assert np.isnan(SEVERAL.encode({"X": X})[:, 1]).all()
 
 
