@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from .inputs import TOO_LONG, UNKNOWN
-
 
 @dataclass(frozen=True)
 class IdColumns:
@@ -40,18 +38,17 @@ class IdColumns:
         """Return the parts of ids in a column, each once, in the order in which they come first."""
         return tuple(dict.fromkeys(name[place] for name in self.categories[0] if len(name) > place))
 
-    def encode(self, tensors: Mapping[str, np.ndarray], max_bytes: float = np.inf) -> np.ndarray:
-        """Return the numbers of the rows' models, float64 `[rows]`: `UNKNOWN` for an unknown id.
+    def encode(self, tensors: Mapping[str, np.ndarray], unknown: float, max_bytes: float = np.inf) -> np.ndarray:
+        """Return the numbers of the rows' models, float64 `[rows]`: `unknown` for an unknown id.
 
-        An id is NaN with an empty string, which is a missing one, and without a model of its own it is `TOO_LONG` if a
-        string has more than `max_bytes`.
+        An unknown id is NaN if a string of it is empty, which is a missing one, or has more than `max_bytes`.
         """
         given = [tensors[name][:, 0].tolist() for name in self.names]
-        found = self._found(given)
-        unknown = (found == UNKNOWN).nonzero()[0]
-        if len(unknown):
-            parts = [[column[row] for row in unknown.tolist()] for column in given]
-            found[unknown] = self._of_starts(parts, max_bytes)
+        found = self._find(given, unknown)
+        rows = (found == unknown).nonzero()[0]
+        if len(rows):
+            parts = [[column[row] for row in rows.tolist()] for column in given]
+            found[rows] = self._find_starts(parts, unknown, max_bytes)
         return found
 
     def decode(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
@@ -80,19 +77,18 @@ class IdColumns:
         """The numbers of parts of ids that have some, but not all, the largest first."""
         return sorted({*map(len, self.categories[0])} - {0, len(self.names)}, reverse=True)
 
-    def _found(self, parts: Sequence[list[Any]]) -> np.ndarray:
+    def _find(self, parts: Sequence[list[Any]], unknown: float) -> np.ndarray:
         """Return the numbers of ids, or of their starts, given by columns."""
-        each = map(self._numbers.get, zip(*parts, strict=True), itertools.repeat(UNKNOWN))
+        each = map(self._numbers.get, zip(*parts, strict=True), itertools.repeat(unknown))
         return np.fromiter(each, dtype=np.float64, count=len(parts[0]))
 
-    def _of_starts(self, parts: Sequence[list[Any]], max_bytes: float) -> np.ndarray:
-        """Return the numbers of the longest starts of ids that no model has, given by columns."""
-        found = np.full(len(parts[0]), UNKNOWN)
+    def _find_starts(self, parts: Sequence[list[Any]], unknown: float, max_bytes: float) -> np.ndarray:
+        """Return the numbers of the longest starts of unknown ids, given by columns."""
+        found = np.full(len(parts[0]), unknown)
         for length in self._shorter:
-            found = np.where(found == UNKNOWN, self._found(parts[:length]), found)
+            found = np.where(found == unknown, self._find(parts[:length], unknown), found)
         for column in (column for column, whole in zip(parts, self.whole, strict=True) if not whole):
-            found[[len(text) > max_bytes for text in column]] = TOO_LONG
-            found[[not text for text in column]] = np.nan
+            found[[not 0 < len(text) <= max_bytes for text in column]] = np.nan
         return found
 
     def _unknown(self, place: int) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from .id_columns import IdColumns
-    from .text_steps import MadeTexts
+    from .text_steps import MadeTexts, Texts
 
 NUMBERS = "X"
 """Name of the tensor of numbers."""
@@ -285,25 +285,35 @@ class Inputs:
         matrix = np.zeros((rows, self.n_features), dtype=self.matrix_dtype)
         if self.numeric:
             matrix[:, self._numeric] = tensors[NUMBERS]
-        nameless = self.numbered is not None and self.ids[0] not in tensors
-        given = [each for each in self.text if each.name in tensors] if nameless else self.text
+        given = self.text
+        if self.numbered is not None and self.ids[0] not in tensors:
+            matrix[:, -1] = np.nan
+            if self.numbered in tensors:
+                numbers = tensors[self.numbered][:, 0]
+                matrix[:, -1] = np.where((numbers >= 0) & (numbers < len(self.models)), numbers, UNKNOWN)
+            given = tuple(group for group in given if group.name in tensors)
+        elif self.id_columns is not None:
+            matrix[:, -1] = self.id_columns.encode(tensors, UNKNOWN, max_string_bytes)
         for whole in self.whole:
             if whole.tensor in tensors:
                 matrix[:, _index(whole.columns)] = whole.encode(tensors[whole.tensor])
         sources = () if self.made is None else self.made.all_sources
+        read: dict[int, Texts] = {}
+        refused: dict[int, np.ndarray] = {}
         for group in given:
             for place, column in enumerate(group.columns):
-                if column not in sources:
-                    texts = tensors[group.name][:, place].tolist()
+                texts = tensors[group.name][:, place].tolist()
+                if column in sources:
+                    from .text_steps import read_texts
+
+                    numbered = functools.partial(group.numbered, place, max_bytes=max_string_bytes)
+                    matrix[:, column], read[column], refused[column] = read_texts(numbered, texts, TOO_LONG)
+                else:
                     matrix[:, column] = group.numbered(place, texts, max_string_bytes)
         if self.made is not None:
             from .text_steps import fill_columns
 
-            fill_columns(self.made, self.text, tensors, matrix, max_string_bytes)
-        if nameless or self.id_columns is not None:
-            from .member_numbers import models_of
-
-            matrix[:, -1] = models_of(self, tensors, max_string_bytes)
+            fill_columns(matrix, self.made, read, refused, UNKNOWN, TOO_LONG)
         if self.default is not None:
             ids = matrix[:, -1]
             ids[ids == UNKNOWN] = self.default

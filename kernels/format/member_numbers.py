@@ -7,11 +7,7 @@ and then the number. The last way is there only if `X` holds all of the model's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
-from .inputs import NUMBERS, UNKNOWN, Inputs
+from .inputs import NUMBERS, Inputs
 
 
 def numbered(by: str) -> str:
@@ -35,17 +31,3 @@ def tensors_of_numbers(inputs: Inputs) -> dict[str, tuple[str, int]]:
     """Return the type and the width of each tensor that a request may have in place of ids; none for a single model."""
     found, name = {} if inputs.numbered is None else {inputs.numbered: ("INT32", 1)}, joined(inputs)
     return found if name is None else {**found, name: (inputs.datatypes()[NUMBERS], inputs.n_features)}
-
-
-def models_of(inputs: Inputs, tensors: Mapping[str, np.ndarray], max_bytes: float) -> np.ndarray:
-    """Return the numbers of the rows' models, float64 `[rows]`, by their numbers or by ids in several columns.
-
-    They are `UNKNOWN` for an unknown model, and NaN if the rows have neither. See `IdColumns` for `max_bytes`.
-    """
-    given = tensors.get(str(inputs.numbered))
-    if given is not None:
-        numbers = given[:, 0]
-        return np.where((numbers >= 0) & (numbers < len(inputs.models)), numbers, UNKNOWN)
-    if inputs.id_columns is None or inputs.ids[0] not in tensors:
-        return np.full(len(next(iter(tensors.values()))), np.nan)
-    return inputs.id_columns.encode(tensors, max_bytes)

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from .errors import PlanError
-from .inputs import TOO_LONG, UNKNOWN, TextInput
 
 FEW = 512
 """The strings that tell whether strings are often the same."""
@@ -116,41 +115,17 @@ def _in_order(count: int) -> np.ndarray:
     return np.arange(count)
 
 
-def fill_columns(
-    made: MadeTexts,
-    groups: Sequence[TextInput],
-    tensors: Mapping[str, np.ndarray],
-    matrix: np.ndarray,
-    max_bytes: float,
-) -> None:
-    """Fill the columns of a plan's matrix that steps make of strings, and those with the numbers of these strings.
-
-    A row of a made column is `TOO_LONG` if no step may read a string of it.
-    """
-    read: dict[int, Texts] = {}
-    refused: dict[int, np.ndarray] = {}
-    for group in groups:
-        for place, column in enumerate(group.columns):
-            if column in made.all_sources:
-                texts = tensors[group.name][:, place].tolist()
-                matrix[:, column], read[column], refused[column] = _read(group, place, texts, max_bytes)
-    for column, numbers in run(made, read, UNKNOWN).items():
-        matrix[:, column] = numbers
-    for each in made.columns:
-        for source in made.sources(each):
-            matrix[refused[source], each.column] = TOO_LONG
-
-
-def _read(
-    group: TextInput, column: int, texts: Sequence[bytes], max_bytes: float
+def read_texts(
+    numbered: Callable[[Sequence[bytes]], np.ndarray], texts: Sequence[bytes], too_long: float
 ) -> tuple[np.ndarray, Texts, np.ndarray]:
     """Return a column's numbers, its strings, None for a missing one, and the mask of rows that no step may read.
 
-    Those hold bytes that are not UTF-8, or strings that are too long.
+    Those hold bytes that are not UTF-8, or strings that are too long. `numbered` returns the numbers of strings: NaN
+    for a missing one, and `too_long` for one that is too long.
     """
     found = Texts.of(texts)
-    numbers = group.numbered(column, found.values, max_bytes)
-    refused = numbers == TOO_LONG
+    numbers = numbered(found.values)
+    refused = numbers == too_long
     values = list[str | None]()
     for place, (text, missing) in enumerate(zip(found.values, np.isnan(numbers).tolist(), strict=True)):
         try:
@@ -159,6 +134,25 @@ def _read(
             values.append(None)
             refused[place] = True
     return numbers[found.rows], Texts(values, found.rows), refused[found.rows]
+
+
+def fill_columns(
+    matrix: np.ndarray,
+    made: MadeTexts,
+    columns: Mapping[int, Texts],
+    refused: Mapping[int, np.ndarray],
+    unknown: float,
+    too_long: float,
+) -> None:
+    """Fill the columns of a plan's matrix that steps make of strings, with `too_long` in rows that no step may read.
+
+    The other arguments are those of `run`, and the masks of these rows by the columns of their strings.
+    """
+    for column, numbers in run(made, columns, unknown).items():
+        matrix[:, column] = numbers
+    for each in made.columns:
+        for source in made.sources(each):
+            matrix[refused[source], each.column] = too_long
 
 
 def run(made: MadeTexts, columns: Mapping[int, Texts], unknown: float) -> dict[int, np.ndarray]:

@@ -9,7 +9,6 @@ from triton_regressors.kernels.engine.input_check import Allowed
 from triton_regressors.kernels.format.id_columns import IdColumns, id_text
 from triton_regressors.kernels.format.inputs import (
     NAT,
-    TOO_LONG,
     UNKNOWN,
     DateColumn,
     Inputs,
@@ -193,7 +192,7 @@ def test_ids_in_several_columns_have_a_tensor_for_each() -> None:
     }
     expected = [1, 3, 4, UNKNOWN, UNKNOWN, 0, np.nan]
     np.testing.assert_array_equal(SEVERAL.encode(tensors), np.hstack([X, np.array(expected)[:, None]]))
-    np.testing.assert_array_equal(SEVERAL.encode(tensors, 98)[:, 1], [1, 3, 4, UNKNOWN, TOO_LONG, 0, np.nan])
+    np.testing.assert_array_equal(SEVERAL.encode(tensors, 98)[:, 1], [1, 3, 4, UNKNOWN, np.nan, 0, np.nan])
     matrix = np.column_stack([np.arange(5), np.arange(5)]).astype(np.float32)
     np.testing.assert_array_equal(SEVERAL.encode(SEVERAL.decode(matrix)), matrix)
     numbers = {"X": X, "region_shop_number": np.array([[4], [5], [-1], [0], [1], [2], [3]], dtype=np.int32)}
