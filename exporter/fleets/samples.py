@@ -114,7 +114,7 @@ def arguments_of_models(
 
 
 def parts_of(table: pd.DataFrame, by: Sequence[Any], models: Collection[Any], lack: str) -> dict[Any, np.ndarray]:
-    """Return the places of each model's rows in a table; a model of several ids' start has the rows of all of them.
+    """Return the places of each model's rows in a table; the rows of an id of fewer parts are all that begin so.
 
     Raises:
         ExportError: the table has no column of ids.

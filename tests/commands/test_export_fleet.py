@@ -226,7 +226,8 @@ def test_ids_may_have_several_columns(run_here, folder):
     """They come from a manifest, in which the last cells of a parent are empty, and are written with commas."""
     of = {("Bonn", "1"): "007", ("Rom, old", "1"): "008", ("Bonn",): "shop 9", (): "shop 9"}
     listed = [(*(*name, "", "")[:2], f"models/{file}.skops") for name, file in of.items()]
-    pd.DataFrame(listed, columns=["town", "shop", "file"]).to_csv(folder / "towns.csv", index=False)
+    manifest = pd.DataFrame(listed, columns=["town", "shop", "file"])
+    manifest.to_csv(folder / "towns.csv", index=False)
     rows = [X[:20].assign(town=town, shop=1) for town in ("Bonn", "Rom, old")]
     pd.concat(rows).to_csv(folder / "town_rows.csv", index=False)
     given = ("--manifest", "towns.csv", "--name", "towns", "--by", "town", "--by", "shop", "--input", "fp64")
@@ -236,6 +237,10 @@ def test_ids_may_have_several_columns(run_here, folder):
     assert "\n4 models; town and shop name the one that answers a row.\n" in out
     path = folder / "model_repository/towns"
     assert sorted(read_document(path / "1").inputs.models) == sorted(of)
+    manifest.assign(shop=[1.0, 1.0, None, None]).to_parquet(folder / "towns.parquet")
+    code, _, err = run_here("export-fleet", "--manifest", "towns.parquet", *given[2:], "--repository", "from_parquet")
+    assert (code, err) == (0, "")
+    assert sorted(read_document(folder / "from_parquet/towns/1").inputs.models) == sorted(of)
     code, out, err = run_here("describe", "towns", "--member", '"Rom, old",1')
     assert (code, err) == (0, "")
     assert """ of '"Rom, old",1'.""" in " ".join(out.split())

@@ -136,9 +136,13 @@ def _listed(manifest: Path, by: Sequence[str]) -> dict[Any, Path]:
     if not {*keys, FILE} <= set(columns):
         ids = " and ".join(map(repr, by)) if len(by) > 1 or by[0] == ID else f"{by[0]!r} or '{ID}'"
         raise RowsError(f"{manifest} must have the columns '{FILE}' and {ids}.")
+    rows = table[[FILE, *keys]]
+    if len(by) > 1:
+        rows = rows.convert_dtypes()  # whole numbers stay whole beside empty cells
+    rows = rows.astype(object)
     found = dict[Any, Path]()
-    for place, (file, *cells) in enumerate(table[[FILE, *keys]].itertuples(index=False, name=None)):
-        parts = [None if cell != cell or cell in (None, "") else str(cell) for cell in cells]
+    for place, (file, *cells) in enumerate(rows.where(rows.notna(), None).itertuples(index=False, name=None)):
+        parts = [None if cell in (None, "") else str(cell) for cell in cells]
         while len(by) > 1 and parts and parts[-1] is None:
             del parts[-1]
         lacking = "id" if None in parts else "file" if not isinstance(file, str) or not file else None
