@@ -54,11 +54,12 @@ from .kernels.backend import TritonPythonModel
 '''
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
-_INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text", "made", "numbered", "default", "whole_ids")
+_OF_FLEETS = ("numbered", "default", "whole_ids", "id_columns")
+_INPUTS = ("dtype", "numeric", "integers", "categorical", "float32", "text", "made", *_OF_FLEETS)
 """The keys of "inputs", which is null if the tensor of numbers, FP32, is the plan's matrix.
 
-"float32" is absent if no column of the rows behind the entry was float32, "made" if none is made of strings, and
-"numbered", "default" and "whole_ids" if the entry is no fleet."""
+"float32" is absent if no column of the rows behind the entry was float32, "made" if none is made of strings, and those
+of fleets if the entry is none."""
 
 
 @dataclass(frozen=True)
@@ -412,15 +413,17 @@ def _document(path: Path, whole: dict[str, Any]) -> Document:
             inputs = to_json(Inputs.plain(n_features))
         tensors = {**inputs, "n_features": n_features} if isinstance(inputs, dict) else inputs
         found |= {"plan": whole, "inputs": tensors}
-        names: dict[str, Any] = {"Inputs": Inputs, "Parity": Parity, "MadeTexts": Any, "Fleet": Any}
+        names: dict[str, Any] = dict.fromkeys(("MadeTexts", "Fleet", "IdColumns"), Any)
+        names |= {"Inputs": Inputs, "Parity": Parity}
         if isinstance(tensors, dict) and tensors.get("made") is not None:  # otherwise the entry lacks the module
             from .format.text_steps import MadeTexts
 
             names["MadeTexts"] = MadeTexts
         if found.get("fleet") is not None:  # likewise
             from .format.fleet import Fleet
+            from .format.id_columns import IdColumns
 
-            names["Fleet"] = Fleet
+            names |= {"Fleet": Fleet, "IdColumns": IdColumns}
         document = from_json(Document, found, names=names)
     except (TypeError, ValueError) as error:  # the digest fits, but no export wrote this
         raise PlanError(f"{path} does not hold what an export writes ({error}).") from error

@@ -11,7 +11,7 @@ from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.kernels.format.member_numbers import joined_with, numbered
 
 
-def check_alike(members: Sequence[Member], by: str) -> None:
+def check_alike(members: Sequence[Member], by: Sequence[str]) -> None:
     """Raise `ExportError` unless members agree on their columns; it names two of them and the difference."""
     first = members[0]
     facts = _facts(first)
@@ -22,7 +22,8 @@ def check_alike(members: Sequence[Member], by: str) -> None:
                     f"The models of a fleet must take the same columns: {first.id!r} and {other.id!r} differ in {what} "
                     f"({_brief(mine)} and {_brief(theirs)})."
                 )
-    for name in (by, numbered(by), joined_with(numbered(by))):
+    together = "_".join(by)
+    for name in (*by, together, numbered(together), joined_with(numbered(together))):
         if name in {*first.columns, *first.inputs.columns(), *first.plan.outputs}:
             raise ExportError(f"The models have a column or a tensor {name!r} already; choose another name with by=.")
     if first.inputs.made is not None:

@@ -29,12 +29,13 @@ from triton_regressors.exporter.fleets.containers import models_of
 from triton_regressors.exporter.fleets.indicators import align_indicators
 from triton_regressors.exporter.fleets.member import Member, compile_members
 from triton_regressors.exporter.fleets.records import USED, numbered_columns, table_of, units_of
-from triton_regressors.exporter.fleets.samples import arguments_of_models, check_models
+from triton_regressors.exporter.fleets.samples import arguments_of_models, check_models, default_of, has_parents
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.entry import Document, Entry, Golden, OutputParity, Provenance
 from triton_regressors.kernels.format.fleet import Fleet
+from triton_regressors.kernels.format.id_columns import IdColumns
 from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
 from triton_regressors.kernels.format.member_numbers import numbered
 from triton_regressors.kernels.format.member_table import MemberTable
@@ -91,12 +92,12 @@ def export_fleet(
     repository: str | Path = DEFAULT_REPOSITORY,
     *,
     name: str,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     samples: Mapping[Any, Any] | pd.DataFrame | None = None,
     calibrate: Mapping[Any, tuple[Any, Any]] | tuple[pd.DataFrame, Any] | None = None,
     level: float | None = None,
     quantiles: Mapping[Any, tuple[Any, Any]] | None = None,
-    default: str | int | None = None,
+    default: Any = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -109,29 +110,32 @@ def export_fleet(
 ) -> FleetExport:
     """Write many fitted estimators into a model repository as one entry, whose rows name the model that answers them.
 
-    The entry has one more input, BYTES or INT64 `[rows, 1]`, with the id of each row's model. Rows of one request may
-    name different models. Each model is compiled and verified as `export` does it alone, and a row's answer has the
-    bits that an entry of its model alone gives.
+    The entry has one more input, BYTES or INT64 `[rows, 1]`, with the id of each row's model, or one more for each of
+    several columns of ids. Rows of one request may name different models. Each model is compiled and verified as
+    `export` does it alone, and a row's answer has the bits that an entry of its model alone gives.
 
     Args:
         models: the fitted estimators by their ids, which are all strings or all whole numbers: regressors, or Pipelines
-            or searches that end in one. They take the same columns. Or a fitted GroupedPredictor or
-            HierarchicalRegressor of scikit-lego with one column of groups: its groups are the ids, and its global model
-            is the default, with an id of its own.
+            or searches that end in one. They take the same columns. In several columns an id is a tuple of strings and
+            whole numbers. One of fewer parts answers rows whose id is unknown and begins so, and () answers all others,
+            as by `default`. Or a fitted GroupedPredictor or HierarchicalRegressor of scikit-lego: its groups are the
+            ids, and its global model is the default, with an id of its own, or () if there are several columns.
         repository: the model repository, a directory; it is made if it does not exist.
         name: the entry's name on the server.
-        by: the name of the input with the ids, and of their column in tables; None: "id", or a container's column.
+        by: the name of the input with the ids, and of their column in tables, or several such names in the order of an
+            id's parts; None: "id", or a container's columns.
         samples: rows to verify on, as `predict` takes them: one table of each model by its id, or one DataFrame with
-            the rows of all models and their ids in the column `by`. None: rows drawn to each model's fitted scale.
+            the rows of all models and their ids in the columns `by`; all rows that begin with the parts of an id of
+            fewer parts are its model's. None: rows drawn to each model's fitted scale.
         calibrate: rows that the models were not fitted on, and their targets: a pair `(X, y)` of each model by its id,
-            or one pair of a DataFrame with the rows of all models, and their ids in the column `by`, and its targets.
+            or one pair of a DataFrame with the rows of all models, and their ids in the columns `by`, and its targets.
             Each model then answers `lower` and `upper` as by `export` with its own rows. None: there are no such
             outputs.
         level: see `export`; it holds for each model by itself.
         quantiles: see `export`: a pair of models of each model by its id. None: there are none.
         default: the id of the model that answers rows whose id is unknown; None: a request with such a row is refused.
             The entry then has one more output, `model_used`, FP32 `[rows, 1]`: the place among the ids of the model
-            that answered.
+            that answered. It has it too if an id has fewer parts than columns.
         tolerance: see `export`.
         precision: see `export`.
         input: see `export`; "auto" is FP64 for all models if one of them needs it.
@@ -151,11 +155,10 @@ def export_fleet(
     repositories.check_name(name)
     repositories.check_version(repository / name, version)
     given = models_of(models, by, default, samples, calibrate)
-    models, by, default = given.models, given.by, given.default
-    check_models(models, by)
-    own = arguments_of_models(models, by, samples=given.samples, calibrate=given.calibrate, quantiles=quantiles)
-    if default is not None and default not in models:
-        raise ExportError(f"default must be the id of a model of the fleet, not {default!r}.")
+    models, ids = given.models, given.by
+    check_models(models, ids)
+    own = arguments_of_models(models, ids, samples=given.samples, calibrate=given.calibrate, quantiles=quantiles)
+    default = default_of(models, given.default)
     existing = repositories.input_type(repository, name)
     if input == "auto" and existing == "fp64":
         input = "fp64"
@@ -165,7 +168,7 @@ def export_fleet(
         "precision": precision,
         "missing_strings": missing_strings,
         "columns": columns,
-        "kept": [column for column in repositories.columns_taken(repository, name) if column != by],
+        "kept": [column for column in repositories.columns_taken(repository, name) if column not in ids],
         "ties": ties,
     }
     rows = golden_rows(len(models))
@@ -175,7 +178,7 @@ def export_fleet(
     members = [given.member(each) for each in members]
     if calibrate is not None and level is None:
         level = DEFAULT_LEVEL
-    return publish_fleet(members, repository, name, by, default, tolerance, level, options, version)
+    return publish_fleet(members, repository, name, ids, default, tolerance, level, options, version)
 
 
 def golden_rows(members: int) -> int:
@@ -187,8 +190,8 @@ def publish_fleet(
     members: Sequence[Member],
     repository: Path,
     name: str,
-    by: str,
-    default: str | int | None,
+    by: tuple[str, ...],
+    default: Any,
     tolerance: float,
     level: float | None,
     options: ServingOptions,
@@ -205,14 +208,15 @@ def publish_fleet(
     classes = classes_of(members)
     plan, records = fleet_plan(classes)
     in_order = [member for alike in classes for member in alike.members]
-    if default is not None:
+    if default is not None or has_parents([member.id for member in members], by):
         plan = dataclasses.replace(plan, outputs={**plan.outputs, USED: NUMBER})
         in_order = [_telling(member, number) for number, member in enumerate(in_order)]
     origins = tuple(dict.fromkeys(member.origin for member in in_order))
     places = {member.id: place for place, member in enumerate(members)}
     shared = share_categories([member.inputs for member in members], [places[member.id] for member in in_order])
     golden, table = _golden(in_order, plan), table_of(in_order, plan, origins, shared)
-    document = _document(in_order, plan, Fleet(by, tuple(records), origins, level), table, default, shared.inputs)
+    fleet = Fleet("_".join(by), tuple(records), origins, level)
+    document = _document(in_order, plan, fleet, by, table, default, shared.inputs)
     _verify(plan, golden, tolerance)
     if shared.categories is not None:
         golden = dataclasses.replace(golden, X=shared.categories.shared(golden.X))
@@ -245,8 +249,9 @@ def _document(
     members: Sequence[Member],
     plan: Plan,
     fleet: Fleet,
+    by: tuple[str, ...],
     table: MemberTable,
-    default: str | int | None,
+    default: Any,
     shared: Inputs,
 ) -> Document:
     """Return what `plan.json` holds; `shared` are the inputs of all members, without their ids."""
@@ -254,7 +259,7 @@ def _document(
     inputs = dataclasses.replace(
         shared,
         n_features=plan.n_features,
-        **_ids(members, shared, fleet.by, number, closed=default is None),
+        **_ids(members, shared, by, number, closed=default is None),
         numbered=numbered(fleet.by),
         default=None if default is None else [member.id for member in members].index(default),
         categorical=tuple(sorted({column for member in members for column in member.inputs.categorical})),
@@ -288,13 +293,18 @@ def _document(
     )
 
 
-def _ids(members: Sequence[Member], shared: Inputs, by: str, column: int, *, closed: bool) -> dict[str, Any]:
+def _ids(
+    members: Sequence[Member], shared: Inputs, by: tuple[str, ...], column: int, *, closed: bool
+) -> dict[str, Any]:
     """Return the fields of `Inputs` with the ids in a column of the matrix."""
-    whole = tuple(member.id for member in members if isinstance(member.id, int))
-    if whole:
-        return {"whole_ids": IntegerInput((column,), (whole,), (closed,), name=by)}
-    known = tuple(str(member.id) for member in members)
-    return {"text": (*shared.text, TextInput(by, (column,), (known,), (closed,)))}
+    ids, several = tuple(member.id for member in members), len(by) > 1
+    parts = [[each[place] for each in ids if len(each) > place] for place in range(len(by))] if several else [ids]
+    whole = tuple(isinstance(each[0], int) for each in parts)
+    if several:
+        return {"id_columns": IdColumns(by, whole, (column,), (ids,), (closed,))}
+    if whole[0]:
+        return {"whole_ids": IntegerInput((column,), (ids,), (closed,), name=by[0])}
+    return {"text": (*shared.text, TextInput(by[0], (column,), (ids,), (closed,)))}
 
 
 def _worst(members: Sequence[Member], name: str) -> OutputParity:

@@ -27,7 +27,7 @@ FEW = 64
 """Up to this many members are compiled in this process: it takes longer to start others."""
 
 
-Task = tuple[str | int, Any, Mapping[str, Any]]
+Task = tuple[Any, Any, Mapping[str, Any]]
 """An id, its fitted estimator, and arguments of its own."""
 
 
@@ -35,11 +35,13 @@ Task = tuple[str | int, Any, Mapping[str, Any]]
 class Member:
     """A compiled model of a fleet; `X` and `outputs` are its golden rows, see `Golden`.
 
+    `id` is a string, a whole number, or a tuple of such parts in several columns.
+
     `calibration_rows` and `coverage` are those of its interval, see `IntervalReport`: 0 and () without an interval, and
     NaN for each target if too few rows are held out.
     """
 
-    id: str | int
+    id: Any
     origin: MemberOrigin
     plan: Plan
     inputs: Inputs
@@ -118,7 +120,7 @@ def _compile(
     return found
 
 
-def _member(name: str | int, model: Any, rows: int, options: Mapping[str, Any]) -> Member:
+def _member(name: Any, model: Any, rows: int, options: Mapping[str, Any]) -> Member:
     compilation = compile_estimator(model, profile=False, **options)
     check_parity(compilation.report, type(model).__name__)
     golden, report, interval = compilation.golden(), compilation.report.record(), compilation.interval

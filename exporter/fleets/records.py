@@ -82,7 +82,7 @@ def read_fleet(version: Path, document: Document) -> Iterator[Member]:
     X = golden.X if own_places is None else own_places(golden.X)
     plans = member_plans(load_plan(version, document), fleet, outputs)
     inputs, names = _own_inputs(whole), columns_of(document)
-    ids: Sequence[str | int] = whole.models
+    ids = whole.models
     shared: dict[tuple[int, ...], Inputs] = {}
     first = np.searchsorted(golden.X[:, -1], np.arange(fleet.members + 1))
     for number, (name, plan) in enumerate(zip(ids, plans, strict=True)):
@@ -129,8 +129,9 @@ def _own_inputs(whole: Inputs) -> Inputs:
     return dataclasses.replace(
         whole,
         n_features=whole.n_features - 1,
-        text=tuple(group for group in whole.text if group.name != whole.ids),
+        text=tuple(group for group in whole.text if group.name not in whole.ids),
         whole_ids=None,
+        id_columns=None,
         numbered=None,
         default=None,
         categorical=(),

@@ -14,8 +14,8 @@ from triton_regressors.defaults import DEFAULT_PRECISION, MISSING_STRINGS
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.fleet import FleetExport, golden_rows, publish_fleet
 from triton_regressors.exporter.fleets.member import Member, compile_members
-from triton_regressors.exporter.fleets.records import columns_of, numbered_columns, read_fleet
-from triton_regressors.exporter.fleets.samples import arguments_of_models, check_ids
+from triton_regressors.exporter.fleets.records import USED, columns_of, numbered_columns, read_fleet
+from triton_regressors.exporter.fleets.samples import arguments_of_models, check_ids, default_of, has_parents
 from triton_regressors.exporter.publish import repository as repositories
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.kernels.entry import Document, Entry, find_entry, read_document
@@ -72,12 +72,14 @@ def update_fleet(
     """
     repository, models = Path(repository), {} if set is None else set
     entry, document = find_fleet(repository, name)
+    by = document.inputs.ids
     _check(document, name, models, remove)
     fleet, removed, ids = document.fleet, frozenset(remove), dict.fromkeys(document.inputs.models)
     assert fleet is not None
     left = [each for each in {**ids, **dict.fromkeys(models)} if each not in removed]
+    default = default_of(left, _default(document))
     _check_calibration(fleet, name, models, calibrate)
-    own = arguments_of_models(models, fleet.by, samples=samples, calibrate=calibrate, quantiles=quantiles, others=ids)
+    own = arguments_of_models(models, by, samples=samples, calibrate=calibrate, quantiles=quantiles, others=ids)
     try:
         kept = {member.id: member for member in read_fleet(entry.version_directory, document)}
     except PlanError as error:
@@ -90,13 +92,13 @@ def update_fleet(
         "input": "fp64" if double and input == "auto" else input,
         "missing_strings": missing_strings,
         "columns": columns,
-        "kept": [column for column in repositories.columns_taken(repository, name) if column != fleet.by],
+        "kept": [column for column in repositories.columns_taken(repository, name) if column not in by],
         "ties": ties,
     }
     compiled = compile_members(models, own, golden_rows(len(left)), options, progress)
     members = [_fitting(member, document) for member in compiled]
     whole = {**kept, **{member.id: member for member in members}}
-    version, default = entry.version + 1, _default(document)
+    version = entry.version + 1
     taken = f"{name} got a version {version} during this update; update that version."
     if os.path.lexists(entry.directory / str(version)):
         raise ExportError(taken)
@@ -106,7 +108,7 @@ def update_fleet(
             [whole[each] for each in left],
             repository,
             name,
-            fleet.by,
+            by,
             default,
             document.parity.tolerance,
             fleet.level,
@@ -144,7 +146,11 @@ def _check(document: Document, name: str, models: Any, remove: Any) -> None:
     if not models and not remove:
         raise ExportError(f"Name a model of {name} to set or to remove.")
     ids = frozenset[Any](document.inputs.models)
-    check_ids([*document.inputs.models, *models])
+    check_ids([*document.inputs.models, *models], document.inputs.ids)
+    if has_parents(models, document.inputs.ids) and USED not in document.parity.outputs:
+        raise ExportError(
+            f"{name} has no output {USED}, which ids of fewer parts need; export all models again under another name."
+        )
     for each in remove:
         if each in models:
             raise ExportError(f"The model {each!r} is both set and removed.")
@@ -168,7 +174,7 @@ def _check_calibration(fleet: Fleet, name: str, models: Mapping[Any, Any], calib
         )
 
 
-def _default(document: Document) -> str | int | None:
+def _default(document: Document) -> Any:
     """Return the id of the model that answers rows with an unknown id."""
     default = document.inputs.default
     return None if default is None else document.inputs.models[default]

@@ -122,7 +122,7 @@ def make_config(
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
     for tensor, columns in tensors.items():
-        optional = tensor == inputs.ids or joined(inputs) is not None
+        optional = tensor in inputs.ids or joined(inputs) is not None
         config.input.add(name=tensor, data_type=DATA_TYPES[datatypes[tensor]], dims=[len(columns)], optional=optional)
     for tensor, (datatype, width) in tensors_of_numbers(inputs).items():
         config.input.add(name=tensor, data_type=DATA_TYPES[datatype], dims=[width], optional=True)
@@ -134,12 +134,15 @@ def make_config(
     config.version_policy.latest.num_versions = 1
     config.parameters["engine"].string_value = "auto"
     config.parameters["observe"].string_value = DEFAULT_MODE
-    if inputs.text:
+    if "BYTES" in datatypes.values():
         config.parameters["max_string_bytes"].string_value = str(MAX_STRING_BYTES)
     elif not inputs.closed:
         _add_warm_up(config)  # the server would send empty strings and zeros, which a model may refuse
     if feature_names:
-        named = {tensor: [feature_names[i] for i in columns] for tensor, columns in tensors.items()}
+        named = {
+            tensor: [tensor] if tensor in inputs.ids else [feature_names[i] for i in columns]
+            for tensor, columns in tensors.items()
+        }
         config.parameters[COLUMNS].string_value = json.dumps(named, ensure_ascii=False)
     kept = set(inputs.categorical) - set(inputs.float32 or ())
     categories = {

@@ -25,6 +25,7 @@ OF_FLEETS = tuple(
     Path(path)
     for path in (
         "format/fleet.py",
+        "format/id_columns.py",
         "format/member_table.py",
         "format/member_categories.py",
         "format/member_numbers.py",

@@ -34,9 +34,10 @@ class MemberOrigin:
 class Fleet:
     """The members of an entry of many models.
 
-    The last column of the plan's matrix is the number of a row's member. Requests have the ids of members in the tensor
-    `by`, whose categories they are. `origins` are those of the members, see `MemberTable`. `level` is the share of new
-    rows that each member's prediction interval is made to cover; None if there are no intervals.
+    The last column of the plan's matrix, called `by`, is the number of a row's member. Requests have the ids of members
+    in the tensor `by`, whose categories they are, or in several tensors, whose names joined by "_" are `by`. `origins`
+    are those of the members, see `MemberTable`. `level` is the share of new rows that each member's prediction interval
+    is made to cover; None if there are no intervals.
     """
 
     by: str

@@ -8,7 +8,7 @@ would round a column's categories too, the matrix has the places of the numbers 
 are in `integers` too: whole nanoseconds since 1970-01-01 UTC, which become whole microseconds in the matrix. `X` holds
 the other columns in training order, without those that the model drops. A column in no tensor is 0, and no kernel reads
 it. The matrix may end with columns that steps make of strings, see `text_steps.py`, and a fleet's ends with the places
-of models among their ids, a BYTES or INT64 tensor of their own.
+of models among their ids, which are BYTES or INT64 tensors of their own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from .id_columns import IdColumns
     from .text_steps import MadeTexts, Texts
 
 NUMBERS = "X"
@@ -92,25 +93,6 @@ class TextInput:
         if unknown:
             found[unknown] = [TOO_LONG if len(texts[row]) > max_bytes else UNKNOWN for row in unknown]
         return found
-
-    def read(self, column: int, texts: Sequence[bytes], max_bytes: float) -> tuple[np.ndarray, Texts, np.ndarray]:
-        """Return a column's numbers, its strings, None for a missing one, and the mask of rows that no step may read.
-
-        Those hold bytes that are not UTF-8, or strings that are too long.
-        """
-        from .text_steps import Texts
-
-        found = Texts.of(texts)
-        numbers = self.numbered(column, found.values, max_bytes)
-        refused = numbers == TOO_LONG
-        values = list[str | None]()
-        for place, (text, missing) in enumerate(zip(found.values, np.isnan(numbers).tolist(), strict=True)):
-            try:
-                values.append(None if missing or refused[place] else text.decode())
-            except UnicodeDecodeError:
-                values.append(None)
-                refused[place] = True
-        return numbers[found.rows], Texts(values, found.rows), refused[found.rows]
 
     def decode(self, numbers: np.ndarray) -> np.ndarray:
         """Return strings, bytes in an object array, that have these numbers, `[rows, columns]`."""
@@ -214,7 +196,8 @@ class Inputs:
     strings; None if there are none. `numbered` is the name of a tensor, INT32 `[rows, 1]`, that a request for a fleet
     may have in place of its models' ids: their places among the ids, which are the categories of the last column.
     `default` is the place of the model that answers rows with an unknown id; None: they are refused. `whole_ids` is the
-    INT64 tensor of a fleet's ids; None if they are strings.
+    INT64 tensor of a fleet's ids, and `id_columns` are its tensors if there are several; both are None if they are
+    strings in one tensor.
     """
 
     n_features: int
@@ -228,6 +211,7 @@ class Inputs:
     numbered: str | None = None
     default: int | None = None
     whole_ids: IntegerInput | None = None
+    id_columns: IdColumns | None = None
 
     @staticmethod
     def plain(n_features: int, dtype: str = "float32") -> Inputs:
@@ -250,12 +234,13 @@ class Inputs:
         return self.n_features - (len(self.made.columns) if self.made is not None else 0)
 
     @functools.cached_property
-    def ids(self) -> str | None:
-        """The name of the tensor with the ids of a fleet's models; None for a single model."""
-        return None if self.numbered is None else self.place(self.n_features - 1)[0]
+    def ids(self) -> tuple[str, ...]:
+        """The names of the tensors with the ids of a fleet's models; none for a single model."""
+        last = self.n_features - 1
+        return tuple(name for name, columns in self.columns().items() if self.numbered and last in columns)
 
     @functools.cached_property
-    def models(self) -> tuple[str, ...] | tuple[int, ...]:
+    def models(self) -> tuple[Any, ...]:
         """The ids of a fleet's models in the order of their numbers; none for a single model."""
         groups = self.groups if self.numbered else ()
         return next((each.categories[-1] for each in groups if self.n_features - 1 in each.columns), ())
@@ -271,20 +256,23 @@ class Inputs:
         return tuple(each for each in (self.integers, self.whole_ids) if each is not None and each.columns)
 
     @functools.cached_property
-    def groups(self) -> tuple[IntegerInput | TextInput, ...]:
+    def groups(self) -> tuple[IntegerInput | TextInput | IdColumns, ...]:
         """The tensors other than `X`."""
-        return (*self.whole, *self.text)
+        return (*self.whole, *self.text, *(() if self.id_columns is None else (self.id_columns,)))
 
     def columns(self) -> dict[str, tuple[int, ...]]:
         """Return each tensor's columns of the plan's matrix."""
         numbers = {NUMBERS: self.numeric} if self.numeric else {}
         whole = {each.tensor: each.columns for each in self.whole}
-        return {**numbers, **whole, **{each.name: each.columns for each in self.text}}
+        ids = {} if self.id_columns is None else dict.fromkeys(self.id_columns.names, self.id_columns.columns)
+        return {**numbers, **whole, **{each.name: each.columns for each in self.text}, **ids}
 
     def datatypes(self) -> dict[str, str]:
         """Return what the server calls the type of each tensor."""
         numbers = {each.tensor: "INT64" for each in self.whole}
         numbers[NUMBERS] = "FP64" if self.dtype == "float64" else "FP32"
+        if self.id_columns is not None:
+            numbers |= self.id_columns.datatypes()
         return {name: numbers.get(name, "BYTES") for name in self.columns()}
 
     def encode(self, tensors: Mapping[str, np.ndarray], max_string_bytes: float = np.inf) -> np.ndarray:
@@ -298,12 +286,14 @@ class Inputs:
         if self.numeric:
             matrix[:, self._numeric] = tensors[NUMBERS]
         given = self.text
-        if self.numbered is not None and self.ids not in tensors:
+        if self.numbered is not None and self.ids[0] not in tensors:
             matrix[:, -1] = np.nan
             if self.numbered in tensors:
                 numbers = tensors[self.numbered][:, 0]
                 matrix[:, -1] = np.where((numbers >= 0) & (numbers < len(self.models)), numbers, UNKNOWN)
             given = tuple(group for group in given if group.name in tensors)
+        elif self.id_columns is not None:
+            matrix[:, -1] = self.id_columns.encode(tensors, UNKNOWN, max_string_bytes)
         for whole in self.whole:
             if whole.tensor in tensors:
                 matrix[:, _index(whole.columns)] = whole.encode(tensors[whole.tensor])
@@ -314,18 +304,16 @@ class Inputs:
             for place, column in enumerate(group.columns):
                 texts = tensors[group.name][:, place].tolist()
                 if column in sources:
-                    numbers, read[column], refused[column] = group.read(place, texts, max_string_bytes)
-                else:
-                    numbers = group.numbered(place, texts, max_string_bytes)
-                matrix[:, column] = numbers
-        if self.made is not None:
-            from .text_steps import run
+                    from .text_steps import read_texts
 
-            for column, numbers in run(self.made, read, UNKNOWN).items():
-                matrix[:, column] = numbers
-            for made in self.made.columns:
-                for source in self.made.sources(made):
-                    matrix[refused[source], made.column] = TOO_LONG
+                    numbered = functools.partial(group.numbered, place, max_bytes=max_string_bytes)
+                    matrix[:, column], read[column], refused[column] = read_texts(numbered, texts, TOO_LONG)
+                else:
+                    matrix[:, column] = group.numbered(place, texts, max_string_bytes)
+        if self.made is not None:
+            from .text_steps import fill_columns
+
+            fill_columns(matrix, self.made, read, refused, UNKNOWN, TOO_LONG)
         if self.default is not None:
             ids = matrix[:, -1]
             ids[ids == UNKNOWN] = self.default
@@ -338,6 +326,8 @@ class Inputs:
             tensors[NUMBERS] = np.ascontiguousarray(matrix[:, list(self.numeric)].astype(self.dtype))
         for whole in self.whole:
             tensors[whole.tensor] = whole.decode(matrix[:, whole.columns])
+        if self.id_columns is not None:
+            tensors |= self.id_columns.decode(matrix[:, -1])
         return {**tensors, **{group.name: group.decode(matrix[:, group.columns]) for group in self.text}}
 
     def rounded(self, X: np.ndarray) -> np.ndarray:
@@ -373,10 +363,9 @@ class Inputs:
     @property
     def coded(self) -> list[int]:
         """The columns of the matrix that hold the places of categories, or `UNKNOWN`, and those made of strings."""
-        integers = [pair for group in self.whole for pair in zip(group.columns, group.categories, strict=True)]
-        text = [column for group in self.text for column in group.columns]
+        of = [(group, *pair) for group in self.groups for pair in zip(group.columns, group.categories, strict=True)]
         made = range(self.n_given, self.n_features)
-        return [column for column, known in integers if known] + text + [*made]
+        return [column for group, column, known in of if known or group is not self.integers] + [*made]
 
     @property
     def choosing(self) -> list[int]:

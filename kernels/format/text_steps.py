@@ -115,6 +115,46 @@ def _in_order(count: int) -> np.ndarray:
     return np.arange(count)
 
 
+def read_texts(
+    numbered: Callable[[Sequence[bytes]], np.ndarray], texts: Sequence[bytes], too_long: float
+) -> tuple[np.ndarray, Texts, np.ndarray]:
+    """Return a column's numbers, its strings, None for a missing one, and the mask of rows that no step may read.
+
+    Those hold bytes that are not UTF-8, or strings that are too long. `numbered` returns the numbers of strings: NaN
+    for a missing one, and `too_long` for one that is too long.
+    """
+    found = Texts.of(texts)
+    numbers = numbered(found.values)
+    refused = numbers == too_long
+    values = list[str | None]()
+    for place, (text, missing) in enumerate(zip(found.values, np.isnan(numbers).tolist(), strict=True)):
+        try:
+            values.append(None if missing or refused[place] else text.decode())
+        except UnicodeDecodeError:
+            values.append(None)
+            refused[place] = True
+    return numbers[found.rows], Texts(values, found.rows), refused[found.rows]
+
+
+def fill_columns(
+    matrix: np.ndarray,
+    made: MadeTexts,
+    columns: Mapping[int, Texts],
+    refused: Mapping[int, np.ndarray],
+    unknown: float,
+    too_long: float,
+) -> None:
+    """Fill the columns of a plan's matrix that steps make of strings, with `too_long` in rows that no step may read.
+
+    The other arguments are those of `run`, and the masks of these rows by the columns of their strings.
+    """
+    for column, numbers in run(made, columns, unknown).items():
+        matrix[:, column] = numbers
+    for each in made.columns:
+        for source in made.sources(each):
+            matrix[refused[source], each.column] = too_long
+
+
 def run(made: MadeTexts, columns: Mapping[int, Texts], unknown: float) -> dict[int, np.ndarray]:
     """Return the numbers of each column that steps make of the strings of others, float64 `[rows]`.
 

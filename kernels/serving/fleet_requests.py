@@ -13,7 +13,7 @@ from ..format.member_numbers import joined, tensors_of_numbers
 from ..format.member_table import MemberTable
 from .member_counts import MemberCounts
 from .quoting import quoted
-from .tensors import pb_utils, strings_in
+from .tensors import check_strings, pb_utils, strings_in
 
 if TYPE_CHECKING:
     from ..engine.gather import Part
@@ -39,7 +39,9 @@ class FleetRequests:
         for name, (datatype, width) in tensors_of_numbers(inputs).items():
             if name in configured and configured[name] != (datatype, [width]):
                 raise ValueError(f"config.pbtxt must give {name} the type {datatype} and the dims [{width}].")
-        self._by, self._numbered, self._models = str(inputs.ids), str(inputs.numbered), inputs.models
+        if "BYTES" in inputs.datatypes().values():
+            check_strings()
+        self._ids, self._numbered, self._models = inputs.ids, str(inputs.numbered), inputs.models
         self._joined, self._numeric = joined(inputs), inputs.numeric
         self._inputs, self._refused, self._closed = inputs, members.refused, members.closed
         self._own, self._numbers = members.own_places(inputs), numbers
@@ -83,8 +85,9 @@ class FleetRequests:
             del names[NUMBERS]
         if _has(request, self._numbered):
             names[self._numbered] = "INT32"
-        if self._numbered in names or not _has(request, self._by):
-            del names[self._by]
+        if self._numbered in names or self._missing(request) is not None:
+            for name in self._ids:
+                del names[name]
         return names
 
     def tensors(self, request: Request, datatypes: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -110,11 +113,11 @@ class FleetRequests:
         if not 0 <= number < len(self._models):
             return None
         found = self._models[int(number)]
-        return quoted(found.encode()) if isinstance(found, str) else str(found)
+        return f"({', '.join(map(_quoted, found))})" if isinstance(found, tuple) else _quoted(found)
 
     def unknown(self, request: Request, datatypes: Mapping[str, str], row: int) -> str:
         """Return a message on a row whose model does not exist."""
-        given, shown, last = self.given(request, datatypes), "", len(self._models) - 1
+        given, last = self.given(request, datatypes), len(self._models) - 1
         if self._joined in given:
             number = self._numbers(request, str(self._joined))[row, -1]
             return f"{self._joined} must end with a whole number from 0 to {last}: row {row} ends with {number}."
@@ -123,17 +126,31 @@ class FleetRequests:
         if self._numbered in given:
             number = self._numbers(request, self._numbered)[row, 0]
             return f"{self._numbered} must be from 0 to {last}: row {row} is {number}."
-        if self._by not in given:
-            return f"{self._by} is missing: it must name a model of this fleet."
-        if given[self._by] == "BYTES":
-            shown = quoted(strings_in(request, self._by)[row, 0])
-        else:
-            shown = str(self._numbers(request, self._by)[row, 0])
-        return f"{self._by} must name a model of this fleet: row {row} is {shown}."
+        missing = self._missing(request)
+        if missing is not None:
+            return f"{missing} is missing: it must name a model of this fleet."
+        columns = [
+            strings_in(request, name) if given[name] == "BYTES" else self._numbers(request, name) for name in self._ids
+        ]
+        shown = ", ".join(_quoted(column[row, 0]) for column in columns)
+        return f"{', '.join(self._ids)} must name a model of this fleet: row {row} is {shown}."
 
     def counts(self, classes: Sequence[tuple[str, int]]) -> MemberCounts:
         """Return the counts of members, in classes of an estimator and a number of members each."""
         return MemberCounts(self._models, classes)
+
+    def _missing(self, request: Request) -> str | None:
+        """Return the name of the first tensor of ids that a request lacks, or None."""
+        for name in self._ids:
+            if not _has(request, name):
+                return name
+        return None
+
+
+def _quoted(part: str | bytes | int) -> str:
+    """Return an id, or a part of one, as an error shows it."""
+    text = part.encode() if isinstance(part, str) else part
+    return quoted(text) if isinstance(text, bytes) else str(text)
 
 
 def _has(request: Request, name: str) -> bool:

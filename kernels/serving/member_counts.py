@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..format.id_columns import id_text
 
 if TYPE_CHECKING:
     from .backend_types import Metric, MetricFamily
@@ -41,7 +43,7 @@ class MemberCounts:
     A single thread calls `look` and `keep`.
     """
 
-    def __init__(self, ids: Sequence[str | int], classes: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, ids: Sequence[str | int | tuple[Any, ...]], classes: Sequence[tuple[str, int]]) -> None:
         """Begin to count for models with these ids, in classes of an estimator and a number of models each."""
         self.rows = np.zeros(len(ids), np.int64)
         self._ids, self._classes = ids, classes
@@ -73,7 +75,7 @@ class MemberCounts:
             return {**own, "class": str(place), "estimator": self._classes[place][0]}
 
         def of_id(place: int) -> Labels:
-            return {**own, "id": str(self._ids[place]).replace("\0", "␀")}  # the server ends a label at a zero byte
+            return {**own, "id": id_text(self._ids[place]).replace("\0", "␀")}  # the server ends a label at a zero byte
 
         return [
             Busiest(functools.partial(family, *OF_CLASSES), of_class, lambda: np.add.reduceat(self.rows, self._starts)),

@@ -108,7 +108,10 @@ def test_calibration_rows_of_a_file_add_the_ends_of_an_interval(run_here, folder
         (("--target", "sold"), "--target goes with --calibrate."),
         (("--level", "0.8"), "level is for a prediction interval, which needs calibration rows: give calibrate."),
         (("--calibrate", "rows.csv", "--target", "price"), "--target names the column 'price' of rows.csv, which the"),
-        (("--calibrate", "held_out.parquet", "--by", "town"), "held_out.parquet"),
+        (
+            ("--calibrate", "held_out.parquet", "--target", "price"),
+            "--target names the column 'price' of held_out.parquet",
+        ),
     ):
         code, _, err = run_here("export-fleet", *GIVEN, "--repository", "wrong", *wrong)
         assert code == 1
@@ -172,11 +175,15 @@ def test_a_manifest_lists_files_relative_to_its_folder(run_here, folder, monkeyp
         ("shop,file\na,x.skops\n,y.skops\n", r"Row 1 of manifest\.csv lacks its id\."),
         ("shop,file\na,\n", r"Row 0 of manifest\.csv lacks its file\."),
         ("shop,file\na,x.skops\n", r"x\.skops"),
+        ("town,shop,file\na,b,x.skops\na,b,y.skops\n", r"manifest\.csv has the id \('a', 'b'\) more than once\."),
+        ("town,shop,file\n,b,x.skops\n", r"Row 0 of manifest\.csv lacks its id\."),
+        ("town,id,file\na,b,x.skops\n", r"manifest\.csv must have the columns 'file' and 'town' and 'shop'\."),
     ],
 )
 def test_manifests_that_cannot_be_used(run_here, folder, lines, says):
     (folder / "manifest.csv").write_text(lines)
-    code, _, err = run_here("export-fleet", "--manifest", "manifest.csv", "--name", "refused", "--by", "shop")
+    by = ("--by", "town", "--by", "shop") if "town" in lines else ("--by", "shop")
+    code, _, err = run_here("export-fleet", "--manifest", "manifest.csv", "--name", "refused", *by)
     assert code == 1
     assert re.search(says, err)
 
@@ -195,6 +202,15 @@ def test_manifests_that_cannot_be_used(run_here, folder, lines, says):
         ((*FILES, "--samples", "rows.csv"), "rows.csv has no column 'id' with the id of each row's model; name it"),
         ((FILES[0], "--by", "shop", "--samples", "rows.csv"), "rows for '008', which is no model of the fleet."),
         ((*FILES, "--by", "price"), "'price' already; choose another name with by=."),
+        ((*FILES, "--by", "town", "--by", "shop"), "come from a --manifest with the columns file, town, shop."),
+        (
+            ("--mlflow", "a-*", "--by", "town", "--by", "shop"),
+            "come from a --manifest with the columns file, town, shop.",
+        ),
+        (
+            (FILES[0], "--by", "town", "--by", "shop"),
+            "must be a tuple of its town and shop, or of the first of them, not",
+        ),
         ((*FILES, "--tracking-uri", "http://localhost"), "--tracking-uri goes with models in MLflow."),
         (("--mlflow", "demand"), "the models' name must have one *, such as demand-* or demand-*@ALIAS."),
     ],
@@ -206,10 +222,64 @@ def test_what_cannot_be_exported_is_said_and_nothing_is_written(run_here, folder
     assert not (folder / "model_repository/refused").exists()
 
 
+def test_ids_may_have_several_columns(run_here, folder):
+    """They come from a manifest, in which the last cells of a parent are empty, and are written with commas."""
+    of = {("Bonn", "1"): "007", ("Rom, old", "1"): "008", ("Bonn",): "shop 9", (): "shop 9"}
+    listed = [(*(*name, "", "")[:2], f"models/{file}.skops") for name, file in of.items()]
+    manifest = pd.DataFrame(listed, columns=["town", "shop", "file"])
+    manifest.to_csv(folder / "towns.csv", index=False)
+    rows = [X[:20].assign(town=town, shop=1) for town in ("Bonn", "Rom, old")]
+    pd.concat(rows).to_csv(folder / "town_rows.csv", index=False)
+    given = ("--manifest", "towns.csv", "--name", "towns", "--by", "town", "--by", "shop", "--input", "fp64")
+    code, out, err = run_here("export-fleet", *given, "--samples", "town_rows.csv")
+    assert (code, err) == (0, "")
+    assert "  input   town        BYTES  [rows, 1]  town\n" in out
+    assert "\n4 models; town and shop name the one that answers a row.\n" in out
+    path = folder / "model_repository/towns"
+    assert sorted(read_document(path / "1").inputs.models) == sorted(of)
+    manifest.assign(shop=[1.0, 1.0, None, None]).to_parquet(folder / "towns.parquet")
+    code, _, err = run_here("export-fleet", "--manifest", "towns.parquet", *given[2:], "--repository", "from_parquet")
+    assert (code, err) == (0, "")
+    assert sorted(read_document(folder / "from_parquet/towns/1").inputs.models) == sorted(of)
+    code, out, err = run_here("describe", "towns", "--member", '"Rom, old",1')
+    assert (code, err) == (0, "")
+    assert """ of '"Rom, old",1'.""" in " ".join(out.split())
+    changes = ("--set", "Bonn,2=models/008.skops", "--set", "()=models/007.skops", "--remove", "Bonn")
+    code, out, err = run_here("update-fleet", "towns", *changes)
+    assert (code, err) == (0, "")
+    assert "\n1 added, 1 replaced, 1 removed; 2 are those of version 1.\n" in out
+    now = {("Bonn", "2"): "008", ("Bonn", "3"): "007", ("Rom, old", "1"): "008"}
+    asked = pd.concat([X[:9].assign(town=town, shop=shop) for town, shop in now])
+    asked.to_csv(folder / "asked.csv", index=False)
+    code, _, err = run_here("score", "towns", "asked.csv", "scored.csv", "--keep", "town,shop")
+    assert code == 0, err
+    scored = pd.read_csv(folder / "scored.csv", dtype={"shop": str})
+    assert scored["town"].tolist() == asked["town"].tolist()
+    assert scored["shop"].tolist() == asked["shop"].tolist()
+    expected = np.concatenate([MODELS[file].predict(X[:9]) for file in now.values()])
+    assert scored["y"].to_numpy() == pytest.approx(expected, abs=1e-4)
+
+
 def test_it_needs_a_name(run_here):
     code, _, err = run_here("export-fleet", *FILES)
     assert code == 2
     assert "--name" in err
+
+
+def test_a_container_may_have_several_columns_of_groups(run_here, folder):
+    table = pd.concat([X.assign(town=town, shop=shop) for town in ("Bonn", "Ulm") for shop in (1, 2)])
+    fitted = GroupedPredictor(Ridge(), groups=["town", "shop"]).fit(table, table["price"] - table["day"])
+    joblib.dump(fitted, folder / "towns.joblib")
+    table.to_csv(folder / "towns.csv", index=False)
+    for more in (["--samples", "towns.csv"], ["--by", "town", "--by", "shop"]):
+        code, out, err = run_here("export-fleet", "towns.joblib", "--name", "grouped-towns", "--trust-pickle", *more)
+        assert (code, err) == (0, "")
+    assert "\n5 models; town and shop name the one that answers a row.\n" in out
+    answers = tr.load(folder / "model_repository/grouped-towns").predict(table)
+    assert answers == pytest.approx(fitted.predict(table), abs=1e-5)
+    code, _, err = run_here("export-fleet", "towns.joblib", "--name", "refused", "--trust-pickle", "--by", "shop")
+    assert code == 1
+    assert "by must be ['town', 'shop'], the GroupedPredictor's columns of groups, not 'shop'." in err
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -98,6 +98,22 @@ def test_ids_are_whole_numbers_where_the_fleets_are(run_here, folder):
     assert (code, err) == (1, "Error: The ids of this fleet are whole numbers, and 'three' is none.")
 
 
+def test_ids_in_several_columns_are_of_the_fleets_kinds(run_here, folder):
+    names = [("Bonn", 1), ("Bonn", 2), ("Ulm", 1)]
+    given = {"repository": folder / "model_repository", "by": ["town", "shop"], "input": "fp64"}
+    tr.export_fleet(dict(zip(names, MODELS.values(), strict=True)), name="towns", **given)
+    rows = [X[:20].assign(town=town, shop=shop) for town, shop in [*names, ("Ulm", 7)]]
+    pd.concat(rows).to_csv(folder / "towns.csv", index=False)
+    changes = ("--set", "Ulm,7=new.skops", "--remove", "Bonn,2", "--samples", "towns.csv")
+    code, _, err = run_here("update-fleet", "towns", *changes)
+    assert (code, err) == (0, "")
+    assert sorted(ids(folder, "towns")) == [("Bonn", 1), ("Ulm", 1), ("Ulm", 7)]
+    code, _, err = run_here("update-fleet", "towns", "--remove", "Ulm,one")
+    assert (code, err) == (1, "Error: The ids of this fleet are whole numbers, and 'one' is none.")
+    code, _, err = run_here("update-fleet", "towns", "--remove", "Ulm,9")
+    assert (code, err) == (1, "Error: towns has no model ('Ulm', 9) to remove.")
+
+
 def test_a_progress_bar_is_shown_on_a_terminal(run_here, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     code, _, err = run_here("update-fleet", "numbered", "--set", "2=new.skops")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import triton_regressors as tr
-from tests.exporter.fleets import whole
+from tests.exporter.fleets import regions, whole
 from tests.exporter.fleets.fleets import COLUMNS, ridges, table
 from triton_regressors.scoring import files, predictor
 from triton_regressors.scoring.errors import ScoringError
@@ -89,6 +89,21 @@ def test_an_unknown_id_is_named_with_its_row_of_the_file(
     assert np.flatnonzero(found.isna()).tolist() == [UNKNOWN, ROWS - 1]
     known = found.notna()
     np.testing.assert_allclose(found[known], Y[known], rtol=0, atol=1e-5 * Y.std())
+
+
+def test_ids_may_have_several_columns(write: Write, tmp_path: Path) -> None:
+    """A file has all of them; a row with an unknown id is named with its row of the file."""
+    entry = tr.export_fleet(regions.fleet(), tmp_path, name="regions", by=regions.BY).entry.directory
+    rows = pd.concat([regions.HISTORY.drop(columns="sold")] * 2, ignore_index=True)
+    out = tmp_path / "out.parquet"
+    tr.score(entry, write(rows, "csv"), out, keep=regions.BY)
+    found = pd.read_parquet(out)
+    assert found[regions.BY].equals(rows[regions.BY])
+    assert found["y"].to_numpy().tobytes() == tr.load(entry).predict(rows).tobytes()
+    rows.loc[333, "region"] = "west"
+    done = tr.score(entry, write(rows, "parquet"), tmp_path / "refused.parquet", errors="row")
+    (reason,) = pd.read_csv(str(done.listed))["reason"]
+    assert reason.startswith(f"region, shop must name a model of this fleet: row 333 is 'west', {rows['shop'][333]}.")
 
 
 def test_a_default_answers_unknown_ids_and_the_output_says_so(

@@ -18,7 +18,7 @@ import tritonclient.http
 from sklearn.base import clone
 from tritonclient.utils import InferenceServerException
 
-from tests.exporter.fleets import towns, whole
+from tests.exporter.fleets import regions, towns, whole
 from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
 from tests.server.in_process import loaded
 from tests.server.snippets import run_snippets
@@ -61,6 +61,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export(WHOLE[whole.shop_id(1)], directory, name="whole-1", sample=whole.rows(1), input="fp64")
     export_fleet(MODELS, directory, name="counted", by="shop")
     export_fleet(MODELS, directory, name="with_default", by="shop", default="shop-2")
+    by_region = {name: model for name, model in regions.fleet(parents=True).items() if name}
+    export_fleet(by_region, directory, name="regions", by=regions.BY, samples=regions.HISTORY.drop(columns="sold"))
     export_fleet(MODELS, directory, name="calibrated", by="shop", samples=samples(MODELS), calibrate=held_out())
     many = [*ridges(2).values()] * (SHOWN // 2 + 5)
     export_fleet(dict(enumerate(many)), directory, name="many", by="shop")
@@ -151,6 +153,55 @@ def test_a_plain_client_may_send_numbers_in_place_of_ids(
         with pytest.raises(InferenceServerException):
             ask(client, {})
         assert ask(client, {"X": rows, "shop": strings}).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_ids_may_have_several_columns(server: TritonServer, repository: Path, protocol: str) -> None:
+    """Each is a tensor; parents answer unknown ids, or an error names the row and the id, in its request alone."""
+    X, url = regions.unknown(), server.grpc_url if protocol == "grpc" else server.http_url
+    strange = X["region"] == "west"
+    known, ids = X[~strange], read_document(repository / "regions/1").inputs.models
+    expected = load(repository / "regions").infer(known)
+    with Client(url, protocol) as client:
+        found = client.infer("regions", known, outputs=["y", "model_used"])
+        for output, answers in found.items():
+            assert answers.tobytes() == expected[output].tobytes()
+        assert [ids[int(each)] for each in found["model_used"].ravel()] == regions.answering(dict.fromkeys(ids), known)
+        one_by_one = [client.predict("regions", known.iloc[[row]]) for row in range(10)]
+        assert np.concatenate(one_by_one).tobytes() == found["y"][:10].tobytes()
+        shown = f"row {strange.argmax()} is 'west', {X['shop'][strange.argmax()]}"
+        with pytest.raises(InvalidRequest, match=f"^region, shop must name a model of this fleet: {shown}"):
+            client.predict("regions", X)
+        assert verify(client, repository / "regions").passed
+    wait_for(lambda: counted(server, "regions", "id_rows_total")["north,8"] > 0)
+    assert counted(server, "regions", "id_rows_total").keys() == {
+        "north",
+        "south",
+        "north,7",
+        "north,8",
+        "south,7",
+        "south,9",
+    }
+    rows, plain = (
+        regions.HISTORY[COLUMNS].to_numpy(np.float32),
+        tritonclient.grpc.InferenceServerClient(server.grpc_url),
+    )
+    names = regions.HISTORY[regions.BY].itertuples(index=False, name=None)
+    numbers = np.array([[ids.index(name)] for name in names], dtype=np.int32)
+    region = np.array([[text.encode()] for text in regions.HISTORY["region"]], dtype=object)
+    bits = load(repository / "regions").predict(regions.HISTORY.drop(columns="sold")).tobytes()
+
+    def ask(**given: np.ndarray) -> bytes:
+        inputs = [tritonclient.grpc.InferInput(n, a.shape, KINDS[a.dtype.char]) for n, a in given.items()]
+        for tensor, array in zip(inputs, given.values(), strict=True):
+            tensor.set_data_from_numpy(array)
+        return bytes(plain.infer("regions", inputs).as_numpy("y").tobytes())
+
+    with plain:
+        assert ask(X=rows, region_shop_number=numbers) == bits
+        assert ask(X_region_shop_number=np.hstack([rows, numbers.astype(np.float32)])) == bits
+        with pytest.raises(InferenceServerException, match="shop is missing: it must name a model of this fleet"):
+            ask(X=rows, region=region)
 
 
 @pytest.mark.parametrize("joined_alone", [False, True])

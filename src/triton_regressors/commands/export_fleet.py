@@ -68,10 +68,10 @@ def export_fleet(
     *,
     name: Annotated[str, typer.Option(help="The entry's name on the server.", rich_help_panel=WHAT)],
     by: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Name of the input with the ids, and of their column in tables. Default: id, or the column of groups.",
+            help="Name of the input of ids, and of their column; repeatable. Default: id, or the columns of groups.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -154,7 +154,7 @@ def export_fleet(
     if target and calibrate is None:
         raise ExportError("--target goes with --calibrate.")
     with ExitStack() as kept:  # CatBoost reads its files again
-        places = find_models(models, manifest, mlflow, tracking_uri, by or BY)
+        places = find_models(models, manifest, mlflow, tracking_uri, by or (BY,))
         with fleet_progress(len(places)) as (reading, compiling):
             read = read_models(
                 places,
@@ -168,12 +168,12 @@ def export_fleet(
                 missing=missing,
             )
             container, estimators = container_in(read, by), {key: each.estimator for key, each in read.items()}
-            ids = (by or BY) if container is None else container.by
+            ids = (by or (BY,)) if container is None else container.by
             result = export_models(
                 estimators if container is None else next(iter(estimators.values())),
                 repository,
                 name=name,
-                by=by,
+                by=None if not by else by[0] if len(by) == 1 else by,
                 samples=read_samples(samples, read, ids, container),
                 calibrate=None if calibrate is None else read_pairs(calibrate, read, ids, target, container),
                 level=level,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,8 +24,8 @@ FILE, ID = "file", "id"
 
 
 def find_models(
-    files: Sequence[Path] | None, manifest: Path | None, mlflow: str | None, tracking_uri: str | None, by: str
-) -> dict[str, Path]:
+    files: Sequence[Path] | None, manifest: Path | None, mlflow: str | None, tracking_uri: str | None, by: Sequence[str]
+) -> dict[Any, Path]:
     """Return the file or the address in MLflow of each model, by its id.
 
     Args:
@@ -32,10 +33,10 @@ def find_models(
         manifest: a table with a file or an address in MLflow for each id.
         mlflow: a pattern of names of registered models, see `registered_models`.
         tracking_uri: MLflow's address; None: that in MLFLOW_TRACKING_URI.
-        by: the name of the column of ids.
+        by: the names of the columns of ids; only a manifest has several.
 
     Raises:
-        ExportError: not one of the three is given, or two models have one id.
+        ExportError: not one of the three is given, two models have one id, or names of models lack columns of ids.
         RowsError: the manifest cannot be read, or is incomplete.
         RegistryError: MLflow does not have such models.
     """
@@ -44,6 +45,8 @@ def find_models(
         from triton_regressors.mlflow.model_registry import registered_models
     if sum(map(bool, (files, manifest, mlflow))) != 1:
         raise ExportError("Give the models as files, or with --manifest, or with --mlflow.")
+    if len(by) > 1 and (mlflow is not None or len(files or ()) > 1):
+        raise ExportError(f"Ids in several columns come from a --manifest with the columns {', '.join((FILE, *by))}.")
     if mlflow is not None:
         os.environ.setdefault(*RETRIES)
         return {name: Path(address) for name, address in registered_models(mlflow, tracking_uri).items()}
@@ -52,11 +55,13 @@ def find_models(
     return found
 
 
-def find_set_models(given: Sequence[str], manifest: Path | None, tracking_uri: str | None, by: str) -> dict[str, Path]:
+def find_set_models(
+    given: Sequence[str], manifest: Path | None, tracking_uri: str | None, by: Sequence[str]
+) -> dict[Any, Path]:
     """Return the file or the address in MLflow of each model that an update sets, by its id.
 
     Args:
-        given: texts such as `shop-7=new.skops`.
+        given: texts such as `shop-7=new.skops`, or `north,shop-7=new.skops` if there are several columns of ids.
         manifest: see `find_models`; None: there are no others.
         tracking_uri: see `find_models`.
         by: see `find_models`.
@@ -69,9 +74,10 @@ def find_set_models(given: Sequence[str], manifest: Path | None, tracking_uri: s
         from triton_regressors.exporter.errors import ExportError
     found = {} if manifest is None else _listed(manifest, by)
     for each in given:
-        key, _, file = each.partition("=")
-        if not key or not file:
+        name, _, file = each.partition("=")
+        if not name or not file:
             raise ExportError(f"--set takes an id and a model, such as shop-7=new.skops, not {each!r}.")
+        key = id_of(name, by)
         if key in found:
             raise ExportError(f"{found[key]} and {file} would both have the id {key!r}.")
         found[key] = Path(file)
@@ -79,7 +85,14 @@ def find_set_models(given: Sequence[str], manifest: Path | None, tracking_uri: s
     return found
 
 
-def _check_tracking(places: Mapping[str, Path], tracking_uri: str | None) -> None:
+def id_of(text: str, by: Sequence[str]) -> Any:
+    """Return the id of a text, as `id_text` writes it; its parts are strings."""
+    if len(by) == 1:
+        return text
+    return () if text == "()" else tuple(next(csv.reader([text])))
+
+
+def _check_tracking(places: Mapping[Any, Path], tracking_uri: str | None) -> None:
     """Raise `ExportError` if there is an address of MLflow, and no model there."""
     from triton_regressors.exporter.errors import ExportError
     from triton_regressors.mlflow.model_registry import is_model_uri
@@ -105,8 +118,11 @@ def _by_stem(files: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _listed(manifest: Path, by: str) -> dict[str, Path]:
-    """Return the files that a manifest lists; their paths are relative to its folder."""
+def _listed(manifest: Path, by: Sequence[str]) -> dict[Any, Path]:
+    """Return the files that a manifest lists; their paths are relative to its folder.
+
+    In several columns of ids the last cells of a row may be empty, for an id of fewer parts.
+    """
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.mlflow.model_registry import is_model_uri
@@ -114,29 +130,38 @@ def _listed(manifest: Path, by: str) -> dict[str, Path]:
         from triton_regressors.tables.files import read_table
         from triton_regressors.tables.frames import has_names
     with raised_as(RowsError):
-        table = read_table(manifest, (by, ID, FILE))
+        table = read_table(manifest, (*by, ID, FILE))
     columns = list(table.columns) if has_names(table) else []
-    key = by if by in columns else ID
-    if key not in columns or FILE not in columns:
-        ids = f"'{ID}'" if by == ID else f"'{by}' or '{ID}'"
+    keys = [ID] if len(by) == 1 and by[0] not in columns else [*by]
+    if not {*keys, FILE} <= set(columns):
+        ids = " and ".join(map(repr, by)) if len(by) > 1 or by[0] == ID else f"{by[0]!r} or '{ID}'"
         raise RowsError(f"{manifest} must have the columns '{FILE}' and {ids}.")
-    found = dict[str, Path]()
-    for place, (name, file) in enumerate(zip(table[key].tolist(), table[FILE].tolist(), strict=True)):
-        if not isinstance(file, str) or not file or name != name or name in (None, ""):
-            raise RowsError(f"Row {place} of {manifest} lacks its {'file' if name == name and name else 'id'}.")
-        if str(name) in found:
-            raise RowsError(f"{manifest} has the id {str(name)!r} more than once.")
-        found[str(name)] = Path(file) if is_model_uri(file) else manifest.parent / file
+    rows = table[[FILE, *keys]]
+    if len(by) > 1:
+        rows = rows.convert_dtypes()  # whole numbers stay whole beside empty cells
+    rows = rows.astype(object)
+    found = dict[Any, Path]()
+    for place, (file, *cells) in enumerate(rows.where(rows.notna(), None).itertuples(index=False, name=None)):
+        parts = [None if cell in (None, "") else str(cell) for cell in cells]
+        while len(by) > 1 and parts and parts[-1] is None:
+            del parts[-1]
+        lacking = "id" if None in parts else "file" if not isinstance(file, str) or not file else None
+        if lacking is not None:
+            raise RowsError(f"Row {place} of {manifest} lacks its {lacking}.")
+        name = parts[0] if len(by) == 1 else tuple(parts)
+        if name in found:
+            raise RowsError(f"{manifest} has the id {name!r} more than once.")
+        found[name] = Path(file) if is_model_uri(file) else manifest.parent / file
     return found
 
 
 def read_models(
-    places: Mapping[str, Path],
+    places: Mapping[Any, Path],
     kept: ExitStack,
     tracking_uri: str | None,
     progress: Callable[[int], object],
     **reading: Any,
-) -> dict[str, ModelRead]:
+) -> dict[Any, ModelRead]:
     """Return models by their ids; `reading` are the arguments of `read_named`, and downloaded files exist until `kept`.
 
     Args:
@@ -150,14 +175,14 @@ def read_models(
         RegistryError: see `read_named`; also for models whose signatures name different columns.
         ExportError: a file cannot be read, or is not trusted.
     """
-    found = dict[str, ModelRead]()
+    found = dict[Any, ModelRead]()
     for name, place in places.items():
         found[name] = read_named(place, kept, tracking_uri, **reading)
         progress(len(found))
     return found
 
 
-def container_in(models: Mapping[str, ModelRead], by: str | None) -> Models | None:
+def container_in(models: Mapping[Any, ModelRead], by: Sequence[str] | None) -> Models | None:
     """Return the models of the only file if it holds a container of a model for each group, or None.
 
     Raises:
@@ -170,7 +195,7 @@ def container_in(models: Mapping[str, ModelRead], by: str | None) -> Models | No
     return None if others or not is_container(only.estimator) else models_of(only.estimator, by)
 
 
-def signed_columns(models: Mapping[str, ModelRead]) -> list[str] | None:
+def signed_columns(models: Mapping[Any, ModelRead]) -> list[str] | None:
     """Return the columns that the signatures of models in MLflow name, None if they name none.
 
     Raises:
@@ -189,18 +214,18 @@ def signed_columns(models: Mapping[str, ModelRead]) -> list[str] | None:
 
 
 def read_samples(
-    file: Path | None, models: Mapping[str, ModelRead], by: str, container: Models | None = None
-) -> pd.DataFrame | dict[str, Any] | None:
+    file: Path | None, models: Mapping[Any, ModelRead], by: Sequence[str], container: Models | None = None
+) -> pd.DataFrame | dict[Any, Any] | None:
     """Return the rows of all models in a file, or each model's input example if all have one, or None.
 
     Args:
         file: the file, or None.
         models: the models read.
-        by: the name of the column of ids.
+        by: the names of the columns of ids.
         container: the models of the container if it is the only one read.
 
     Raises:
-        RowsError: the file cannot be read, or lacks the column of ids.
+        RowsError: the file cannot be read, or lacks a column of ids.
         RegistryError: an example does not match its model's signature.
     """
     if file is None:
@@ -212,41 +237,50 @@ def read_samples(
 
 
 def read_pairs(
-    file: Path, models: Mapping[str, ModelRead], by: str, targets: Sequence[str] | None, container: Models | None = None
+    file: Path,
+    models: Mapping[Any, ModelRead],
+    by: Sequence[str],
+    targets: Sequence[str] | None,
+    container: Models | None = None,
 ) -> tuple[pd.DataFrame, Any]:
     """Return the calibration rows of all models in a file, with their ids, and their targets; see `read_calibration`.
 
     The other arguments are those of `read_samples`.
 
     Raises:
-        RowsError: the file cannot be read, lacks the column of ids, or does not say which column is the target.
+        RowsError: the file cannot be read, lacks a column of ids, or does not say which column is the target.
     """
     table, found = read_calibration(file, _first(models, container), targets, by)
     return _with_ids(table, file, by, container), found
 
 
-def _first(models: Mapping[str, ModelRead], container: Models | None) -> Any:
+def _first(models: Mapping[Any, ModelRead], container: Models | None) -> Any:
     """Return the first estimator, which says how a file is read."""
     return next(iter(models.values())).estimator if container is None else next(iter(container.models.values()))
 
 
-def _with_ids(table: Any, file: Path, by: str, container: Models | None) -> pd.DataFrame:
+def _with_ids(table: Any, file: Path, by: Sequence[str], container: Models | None) -> pd.DataFrame:
     """Return the rows of a file with ids of the models' kind; raise `RowsError` if it has none."""
     with loading():
         from triton_regressors.clients.errors import RowsError
         from triton_regressors.tables.frames import has_names
-    if not has_names(table) or by not in table.columns:
-        raise RowsError(f"{file} has no column '{by}' with the id of each row's model; name it with --by.")
-    whole = container is not None and isinstance(next(iter(container.models)), int)
-    try:
-        ids = table[by].astype("int64" if whole else str)
-    except ValueError:
-        raise RowsError(f"The column '{by}' of {file} must hold whole numbers, as the model's groups are.") from None
-    found: pd.DataFrame = table.assign(**{by: ids})
+    ids = {}
+    for place, name in enumerate(by):
+        if not has_names(table) or name not in table.columns:
+            raise RowsError(f"{file} has no column '{name}' with the id of each row's model; name it with --by.")
+        known = () if container is None else container.models
+        parts = known if len(by) == 1 else (each[place] for each in known if len(each) > place)
+        try:
+            ids[name] = table[name].astype("int64" if isinstance(next(iter(parts), None), int) else str)
+        except ValueError:
+            raise RowsError(
+                f"The column '{name}' of {file} must hold whole numbers, as the model's groups are."
+            ) from None
+    found: pd.DataFrame = table.assign(**ids)
     return found
 
 
-def _example(key: str, model: ModelRead) -> Any | None:
+def _example(key: Any, model: ModelRead) -> Any | None:
     """Return the rows of a model's input example, None if it has none."""
     try:
         return None if model.fetched is None else model.fetched.model.table()

@@ -145,10 +145,10 @@ def read_model(
     return load_estimator(path, trusted_types=trusted_types or (), **options)
 
 
-def read_rows(path: Path, estimator: Any, ids: str | None = None) -> Any:
+def read_rows(path: Path, estimator: Any, ids: Sequence[str] = ()) -> Any:
     """Return the rows of a file.
 
-    Columns that the estimator reads as strings keep the file's text unchanged, and so does the column `ids`; an empty
+    Columns that the estimator reads as strings keep the file's text unchanged, and so do the columns `ids`; an empty
     cell is a missing value there. Columns that the estimator reads as dates are dates.
     """
     with loading():
@@ -162,7 +162,7 @@ def read_rows(path: Path, estimator: Any, ids: str | None = None) -> Any:
     with raised_as(RowsError):
         written = path.suffix.lower() == ".csv"
         typed = read_typed(path) if written and named_by_sample(estimator) else None
-        names, others = table_names(estimator, typed), {} if ids is None else {ids: float("nan")}
+        names, others = table_names(estimator, typed), dict.fromkeys(ids, float("nan"))
         if names is None:
             return read_table(path, others or None)
         try:
@@ -176,12 +176,12 @@ def read_rows(path: Path, estimator: Any, ids: str | None = None) -> Any:
 
 
 def read_calibration(
-    path: Path, estimator: Any, targets: Sequence[str] | None, ids: str | None = None
+    path: Path, estimator: Any, targets: Sequence[str] | None, ids: Sequence[str] = ()
 ) -> tuple[Any, Any]:
     """Return the rows of a file and their targets, which `export` takes as `calibrate`.
 
     The targets are the named columns. Without names, the target is the one column that the model does not know, or the
-    last one if the model or the file has no names. The column `ids` stays among the rows and is no target.
+    last one if the model or the file has no names. The columns `ids` stay among the rows and are no targets.
 
     Raises:
         RowsError: the file cannot be read, or does not say which column is the target.
@@ -199,7 +199,7 @@ def read_calibration(
             raise RowsError(f"--target names {in_words(targets)}, but the columns of {path} have no names.")
         array = table.to_numpy() if hasattr(table, "columns") else table
         return array[:, :-1], array[:, -1]
-    others = [name for name in table.columns if name not in (*(names or ()), ids)]
+    others = [name for name in table.columns if name not in (*(names or ()), *ids)]
     beside = f"besides the model's own columns it has {in_words(others) if others else 'none'}"
     absent = [name for name in targets or () if name not in others]
     if absent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from rich.text import Text
 from triton_regressors.commands.fleet_progress import fleet_progress
 from triton_regressors.commands.fleet_source import (
     find_set_models,
+    id_of,
     read_models,
     read_pairs,
     read_samples,
@@ -54,7 +55,7 @@ def update_fleet(
             "--set",
             metavar="ID=MODEL",
             help="A model to add, or to put in place of the one with this id: a file of any kind that `export` takes, "
-            "or a model in MLflow; repeatable.",
+            "or a model in MLflow; repeatable. In several columns an id is written as north,shop-7.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -118,8 +119,9 @@ def update_fleet(
     if target and calibrate is None:
         raise ExportError("--target goes with --calibrate.")
     _, document = find_fleet(repository, name)
-    by, known = document.inputs.ids, document.inputs.models
-    assert by is not None
+    inputs = document.inputs
+    by = inputs.ids
+    whole = [isinstance(inputs.models[0], int)] if inputs.id_columns is None else inputs.id_columns.whole
     with ExitStack() as kept:  # CatBoost reads its files again
         places = find_set_models(set_ or (), manifest, tracking_uri, by)
         for option, given in (("--samples", samples), ("--calibrate", calibrate)):
@@ -141,10 +143,10 @@ def update_fleet(
             result = update_models(
                 repository,
                 name,
-                set=dict(zip(_ids(read, known), (each.estimator for each in read.values()), strict=True)),
-                remove=_ids(remove or (), known),
-                samples=_as_known(read_samples(samples, read, by), known, by),
-                calibrate=None if rows is None else (_as_known(rows, known, by), targets),
+                set=dict(zip(_ids(read, whole), (each.estimator for each in read.values()), strict=True)),
+                remove=_ids([id_of(each, by) for each in remove or ()], whole),
+                samples=_as_known(read_samples(samples, read, by), whole, by),
+                calibrate=None if rows is None else (_as_known(rows, whole, by), targets),
                 precision=precision,
                 input=input,
                 missing_strings=missing_strings(missing_string),
@@ -157,27 +159,35 @@ def update_fleet(
     make_console().print(text, soft_wrap=True)
 
 
-def _ids(texts: Iterable[str], known: tuple[str, ...] | tuple[int, ...]) -> list[Any]:
-    """Return ids of the fleet's kind; raise `ExportError` if its ids are whole numbers, and one of these is not."""
+def _ids(texts: Iterable[Any], whole: Sequence[bool]) -> list[Any]:
+    """Return ids of the fleet's kind; `whole` says in which columns they are whole numbers.
+
+    Raises:
+        ExportError: an id, or its part in such a column, is no whole number.
+    """
     from triton_regressors.exporter.errors import ExportError
 
-    if isinstance(known[0], str):
-        return list(texts)
-    found = []
-    for text in texts:
+    def number(text: str) -> int:
         try:
-            found.append(int(text))
+            return int(text)
         except ValueError:
             raise ExportError(f"The ids of this fleet are whole numbers, and {text!r} is none.") from None
-    return found
+
+    def own(name: Any) -> Any:
+        if not isinstance(name, tuple):
+            return number(name) if whole[0] else name
+        kinds = [*whole, *[False] * len(name)]
+        return tuple(number(part) if kind else part for part, kind in zip(name, kinds, strict=False))
+
+    return [own(each) for each in texts]
 
 
 def _as_known(
-    samples: pd.DataFrame | dict[str, Any] | None, known: tuple[str, ...] | tuple[int, ...], by: str
+    samples: pd.DataFrame | dict[Any, Any] | None, whole: Sequence[bool], by: Sequence[str]
 ) -> pd.DataFrame | dict[Any, Any] | None:
     """Return samples whose ids are of the fleet's kind."""
     if samples is None:
         return None
     if isinstance(samples, dict):
-        return dict(zip(_ids(samples, known), samples.values(), strict=True)) if samples else None
-    return samples.assign(**{by: _ids(samples[by], known)})
+        return dict(zip(_ids(samples, whole), samples.values(), strict=True)) if samples else None
+    return samples.assign(**{name: _ids(samples[name], [kind]) for name, kind in zip(by, whole, strict=True)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from triton_regressors.describe.input_text import labels, listed
 from triton_regressors.describe.interval_text import percent
 from triton_regressors.kernels.entry import Document
 from triton_regressors.kernels.format.fleet import MemberClass
+from triton_regressors.kernels.format.id_columns import id_text
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.tables.columns import in_words
 
@@ -25,9 +27,15 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
     """
     fleet = document.fleet
     assert fleet is not None
-    yield f"{_models(fleet.members)}; {fleet.by} names the one that answers a row."
-    if document.inputs.default is not None:
-        yield f"{document.inputs.models[document.inputs.default]!r} answers rows with another id; model_used says so."
+    inputs = document.inputs
+    name = "names" if len(inputs.ids) == 1 else "name"
+    yield f"{_models(fleet.members)}; {' and '.join(inputs.ids)} {name} the one that answers a row."
+    default = None if inputs.default is None else _called(inputs.models[inputs.default])
+    if inputs.id_columns is not None and any(0 < len(each) < len(inputs.ids) for each in inputs.models):
+        otherwise = "" if default is None else f", or {default} if there is none"
+        yield f"An unknown id is answered by the model of its longest known beginning{otherwise}; model_used says so."
+    elif default is not None:
+        yield f"{default} answers rows with another id; model_used says so."
     classes = sorted(fleet.classes, key=lambda each: -each.members)
     for each in classes[:FEW]:
         yield _class_sentence(each)
@@ -45,8 +53,12 @@ def fleet_sentences(document: Document, table: MemberTable, member: str | None =
 
 
 def member_ids(document: Document) -> tuple[str, ...]:
-    """Return the ids of a fleet's models by their numbers, whole numbers as strings."""
-    return tuple(map(str, document.inputs.models))
+    """Return the ids of a fleet's models by their numbers as texts, see `id_text`."""
+    return tuple(map(id_text, document.inputs.models))
+
+
+def _called(name: Any) -> str:
+    return repr(id_text(name) if isinstance(name, tuple) else name)
 
 
 def _class_sentence(each: MemberClass) -> str:
@@ -71,7 +83,7 @@ def _categories_sentences(document: Document, table: MemberTable, one: int | Non
     known = {column: each for group in groups for column, each in zip(group.columns, group.categories, strict=True)}
     for column, numbers in table.categories.of_member(one).items():
         own = [known[column][number] for number in numbers.tolist()]
-        yield f"{called[column]}: {ids[one]!r} knows {listed(own)}."
+        yield f"{called[column]}: {_called(ids[one])} knows {listed(own)}."
 
 
 def _parity_sentence(output: str, ids: tuple[str, ...], errors: np.ndarray, one: int | None) -> str:

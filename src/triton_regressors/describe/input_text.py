@@ -77,6 +77,9 @@ def inputs_of(document: Document) -> tuple[Input, ...]:
         missing = _where({called[column]: column in nan_columns for column in columns})
         if tensor in texts:
             notes = _notes_on_strings(texts[tensor], called, missing, inputs.made)
+        elif inputs.id_columns is not None and tensor in inputs.ids:
+            known = inputs.id_columns.known(inputs.ids.index(tensor))
+            notes = (f"A part of ids: {listed(known)}.",)
         else:
             single = [called[i] for i in columns if i in (inputs.float32 or ())]
             kept = [called[i] for i in columns if i in inputs.categorical and called[i] not in single]
@@ -86,9 +89,8 @@ def inputs_of(document: Document) -> tuple[Input, ...]:
             lost = _where({name: column in nan_columns for name, column in zip(dates, inputs.dates, strict=True)})
             notes = (*_notes_on_dates(dates, lost), *(notes if len(dates) < len(columns) else ()))
         in_order = not document.provenance.feature_names and len(columns) == inputs.n_given
-        tensors.append(
-            Input(tensor, datatype, tuple(called[column] for column in columns), in_order, notes, tuple(dates))
-        )
+        names = (shown(tensor),) if tensor in inputs.ids else tuple(called[column] for column in columns)
+        tensors.append(Input(tensor, datatype, names, in_order, notes, tuple(dates)))
     return tuple(tensors)
 
 

@@ -118,16 +118,16 @@ def _table(
     inputs: Inputs, feature_names: Sequence[str], row: Mapping[str, Sequence[Any]], booleans: Collection[int]
 ) -> str:
     """Return a row as Python's DataFrame, its columns in training order."""
-    values = {
-        column: bool(value) if column in booleans and value in (0, 1) else value
+    cells = [
+        (column, tensor if tensor in inputs.ids else feature_names[column], value)
         for tensor, columns in inputs.columns().items()
         for column, value in zip(columns, row[tensor], strict=True)
-    }
-    cells = {
-        column: _date(value, inputs.dates[column]) if column in inputs.dates else _literal(value)
-        for column, value in sorted(values.items())
-    }
-    items = [f"{_literal(feature_names[column])}: [{cell}]" for column, cell in cells.items()]
+    ]
+    items = []
+    for column, name, value in sorted(cells, key=lambda cell: cell[0]):
+        cell = bool(value) if column in booleans and value in (0, 1) else value
+        shown = _date(cell, inputs.dates[column]) if column in inputs.dates else _literal(cell)
+        items.append(f"{_literal(name)}: [{shown}]")
     return _laid_out("pd.DataFrame({", items, "})")
 
 

@@ -21,6 +21,10 @@ from triton_regressors.kernels.entry import read_document
 TABLE = shops(ridges(3), 240)[["x0", "shop", *COLUMNS[1:]]]
 Y = target(TABLE[COLUMNS], 0) + TABLE["shop"].map({"shop-0": 1, "shop-1": 20, "shop-2": 300}).to_numpy()
 NUMBERED = TABLE.assign(shop=TABLE["shop"].str.removeprefix("shop-").astype(int))
+TWO = TABLE.assign(
+    country=np.where(TABLE["shop"] == "shop-2", "CH", np.where(TABLE["x0"] > TABLE["x1"], "AT", "DE")),
+    kind=(TABLE["x2"] > TABLE["x3"]).astype(int),
+)
 PIPELINE, BOOSTED = make_pipeline(StandardScaler(), Ridge()), HistGradientBoostingRegressor(max_iter=5)
 
 CONTAINERS = {
@@ -31,6 +35,14 @@ CONTAINERS = {
     "hierarchy": (HierarchicalRegressor(PIPELINE, groups=["shop"]), TABLE),
     "hierarchy of numbers": (HierarchicalRegressor(PIPELINE, groups="shop"), NUMBERED),
     "hierarchy that raises": (HierarchicalRegressor(PIPELINE, groups="shop", fallback_method="raise"), TABLE),
+    "two columns": (GroupedPredictor(PIPELINE, groups=["country", "shop"]), TWO),
+    "two columns, no global": (GroupedRegressor(BOOSTED, groups=["country", "shop"], use_global_model=False), TWO),
+    "hierarchy of two columns": (HierarchicalRegressor(PIPELINE, groups=["country", "shop"]), TWO),
+    "hierarchy of three columns": (HierarchicalRegressor(Ridge(), groups=["shop", "kind", "country"]), TWO),
+    "hierarchy of two columns that raises": (
+        HierarchicalRegressor(PIPELINE, groups=["country", "shop"], fallback_method="raise"),
+        TWO,
+    ),
 }
 
 
@@ -46,18 +58,28 @@ def test_an_entry_answers_as_its_container(name: str, sampled: bool, tmp_path: P
     np.testing.assert_allclose(model.predict(table), expected, rtol=0, atol=1e-5 * expected.std())
     mixed = table.copy()
     mixed.loc[mixed.index[::3], "shop"] = 77 if table is NUMBERED else "global"
+    if table is TWO:
+        mixed.loc[mixed.index[::4], "country"] = "FR"
+        mixed.loc[mixed.index[::5], "kind"] = 9
     if "no global" in name or "raises" in name:
         with pytest.raises((ValueError, KeyError), match=r"new group|No estimator found"):
             container.predict(mixed)
-        with pytest.raises(InvalidRequest, match=r"shop must name a model of this fleet: row 0 is ('global'|77)\."):
+        says = r"shop must name a model of this fleet: row 0 is (77|'FR', 'global'|'global')\."
+        with pytest.raises(InvalidRequest, match=says):
             model.predict(mixed)
         assert model.outputs == ("y",)
     else:
         expected = container.predict(mixed)
         np.testing.assert_allclose(model.predict(mixed), expected, rtol=0, atol=1e-5 * expected.std())
         inputs = read_document(written.entry.version_directory).inputs
-        assert inputs.models[inputs.default] == (-1 if table is NUMBERED else "global")
-        assert (model.infer(mixed, outputs=["model_used"])["model_used"][::3] == inputs.default).all()
+        used = model.infer(mixed, outputs=["model_used"])["model_used"].ravel()
+        if table is TWO:
+            assert inputs.models[inputs.default] == ()
+            lengths = {len(inputs.models[int(number)]) for number in used}
+            assert lengths == ({*range(len(inputs.ids) + 1)} if "hierarchy" in name else {0, len(inputs.ids)})
+        else:
+            assert inputs.models[inputs.default] == (-1 if table is NUMBERED else "global")
+            assert (used[::3] == inputs.default).all()
 
 
 def test_a_container_that_refuses_nan_is_an_entry_that_does(tmp_path: Path) -> None:
@@ -102,18 +124,26 @@ class Doubled(GroupedPredictor):
         return 2 * super().predict(X)
 
 
-TWO = TABLE.assign(country=NUMBERED["shop"] % 2)
 REFUSED = {
-    "two columns": (
-        HierarchicalRegressor(Ridge(), groups=["country", "shop"]).fit(TWO, Y),
-        {},
-        "Cannot make a fleet of HierarchicalRegressor: a fleet has one column of ids, and its columns of groups are "
-        "'country', 'shop'. Join them in one column, and fit it with groups=[that column].",
-    ),
     "no column": (
         GroupedPredictor(Ridge(), groups=None),
         {},
-        "a fleet has one column of ids, and its columns of groups are none.",
+        "Cannot make a fleet of GroupedPredictor: it has no columns of groups.",
+    ),
+    "shrinkage of two columns": (
+        HierarchicalRegressor(Ridge(), groups=["country", "shop"], shrinkage="equal").fit(TWO.drop(columns="kind"), Y),
+        {},
+        "Cannot make a fleet of HierarchicalRegressor: shrinkage='equal' mixes the answers of several models in a",
+    ),
+    "columns in another order": (
+        GroupedPredictor(Ridge(), groups=["country", "shop"]).fit(TWO, Y),
+        {"by": ["shop", "country"]},
+        "by must be ['country', 'shop'], the GroupedPredictor's columns of groups, not ['shop', 'country'].",
+    ),
+    "columns without names": (
+        GroupedPredictor(Ridge(), groups=[0, 1]).fit(NUMBERED.assign(x0=1)[["x0", "shop", "x1"]].to_numpy(), Y),
+        {"by": "shop"},
+        "by must name the columns 0, 1 of the GroupedPredictor's groups, not 'shop'.",
     ),
     "shrinkage": (
         GroupedPredictor(Ridge(), groups="shop", shrinkage="equal").fit(TABLE, Y),

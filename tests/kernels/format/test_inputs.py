@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.kernels.engine.input_check import Allowed
+from triton_regressors.kernels.format.id_columns import IdColumns, id_text
 from triton_regressors.kernels.format.inputs import (
     NAT,
     UNKNOWN,
@@ -18,6 +19,7 @@ from triton_regressors.kernels.format.inputs import (
 )
 from triton_regressors.kernels.format.records import from_json, to_json
 
+NAMES = {"MadeTexts": Any, "IdColumns": IdColumns}
 CITY = TextInput("cat", (0, 3), (("Paris", "Zürich"), ("", "cook", "unknown")), (True, False))
 MIXED = Inputs(5, (1, 4), (CITY,))
 
@@ -123,7 +125,7 @@ def test_decoded_dates_make_the_same_matrix() -> None:
 
 
 def test_dates_in_json() -> None:
-    assert from_json(Inputs, json.loads(json.dumps(to_json(DATED))), names={"MadeTexts": Any}) == DATED
+    assert from_json(Inputs, json.loads(json.dumps(to_json(DATED))), names=NAMES) == DATED
     plain = IntegerInput((0,), ((),), (False,))
     assert "dates" not in to_json(plain)  # as entries without dates have it
     assert from_json(IntegerInput, to_json(plain)) == plain
@@ -142,7 +144,7 @@ IDS = Inputs(
 def test_ids_that_are_whole_numbers_have_a_tensor_beside_integers() -> None:
     assert IDS.datatypes() == {"X": "FP32", "integers": "INT64", "shop": "INT64", "town": "BYTES"}
     assert IDS.columns() == {"X": (1,), "integers": (0, 2), "shop": (4,), "town": (3,)}
-    assert (IDS.ids, IDS.models) == ("shop", (7, -(2**62) - 1, 8))
+    assert (IDS.ids, IDS.models) == (("shop",), (7, -(2**62) - 1, 8))
     assert (IDS.closed, IDS.coded, list(IDS.dates)) == ([4, 3], [0, 4, 3], [2])
     assert [IDS.place(column) for column in (0, 2, 4)] == [("integers", 0), ("integers", 1), ("shop", 0)]
     tensors = {
@@ -161,8 +163,52 @@ def test_ids_that_are_whole_numbers_have_a_tensor_beside_integers() -> None:
 
 
 def test_ids_in_json() -> None:
-    assert from_json(Inputs, json.loads(json.dumps(to_json(IDS))), names={"MadeTexts": Any}) == IDS
+    assert from_json(Inputs, json.loads(json.dumps(to_json(IDS))), names=NAMES) == IDS
     assert "whole_ids" not in to_json(DATED)  # as entries of one model have it
+
+
+KNOWN = (("north", 7), ("south", 7), ("north", 8), ("north",), ("é,", -(2**63)))
+SEVERAL = Inputs(
+    2,
+    (0,),
+    numbered="region_shop_number",
+    id_columns=IdColumns(("region", "shop"), (False, True), (1,), (KNOWN,), (True,)),
+)
+
+
+def test_ids_in_several_columns_have_a_tensor_for_each() -> None:
+    """Rows of unknown ids that begin as a shorter one have its number; long and missing strings are refused anyway."""
+    assert SEVERAL.datatypes() == {"X": "FP32", "region": "BYTES", "shop": "INT64"}
+    assert SEVERAL.columns() == {"X": (0,), "region": (1,), "shop": (1,)}
+    assert (SEVERAL.ids, SEVERAL.models) == (("region", "shop"), KNOWN)
+    assert (SEVERAL.closed, SEVERAL.coded, SEVERAL.groups) == ([1], [1], (SEVERAL.id_columns,))
+    assert from_json(Inputs, json.loads(json.dumps(to_json(SEVERAL))), names=NAMES) == SEVERAL
+    asked = [("south", 7), ("north", 9), ("é,", -(2**63)), ("south", 8), ("n" * 99, 7), ("north", 7), ("", 7)]
+    X = np.arange(7, dtype=np.float32)[:, None]
+    tensors = {
+        "X": X,
+        "region": np.array([[region.encode()] for region, _ in asked], dtype=object),
+        "shop": np.array([[shop] for _, shop in asked]),
+    }
+    expected = [1, 3, 4, UNKNOWN, UNKNOWN, 0, np.nan]
+    np.testing.assert_array_equal(SEVERAL.encode(tensors), np.hstack([X, np.array(expected)[:, None]]))
+    np.testing.assert_array_equal(SEVERAL.encode(tensors, 98)[:, 1], [1, 3, 4, UNKNOWN, np.nan, 0, np.nan])
+    matrix = np.column_stack([np.arange(5), np.arange(5)]).astype(np.float32)
+    np.testing.assert_array_equal(SEVERAL.encode(SEVERAL.decode(matrix)), matrix)
+    numbers = {"X": X, "region_shop_number": np.array([[4], [5], [-1], [0], [1], [2], [3]], dtype=np.int32)}
+    assert SEVERAL.encode(numbers)[:, 1].tolist() == [4, UNKNOWN, UNKNOWN, 0, 1, 2, 3]
+    assert np.isnan(SEVERAL.encode({"X": X})[:, 1]).all()
+
+
+def test_ids_as_texts() -> None:
+    assert [id_text(each) for each in ("a,b", 7, ("a,b", 7), ('a"b', "c"), ("a",), ())] == [
+        "a,b",
+        "7",
+        '"a,b",7',
+        '"a""b",c',
+        "a",
+        "()",
+    ]
 
 
 def test_ids_alone_need_no_float64() -> None:
