@@ -240,31 +240,32 @@ class TritonPythonModel:
 
         Small requests with the same tensors are encoded together: one takes as long as all.
         """
-        each = [self._tensors(request) for request in requests]
-        if len(each) == 1:
-            return [self._encoded(each[0])]
-        rows = [len(next(iter(tensors.values()), ())) for tensors in each]
-        alike = all(tensors.keys() == each[0].keys() for tensors in each)
-        if not alike or sum(rows) > MOST_JOINED_ROWS:
-            return [self._encoded(tensors) for tensors in each]
-        joined = {name: np.concatenate([tensors[name] for tensors in each]) for name in each[0]}
-        matrix = self._encoded(joined)
+        each = [self.datatypes if self.fleet is None else self.fleet.given(request) for request in requests]
+        names = each[0]
+        if len(each) == 1 or not names or any(other is not names for other in each):
+            return [
+                self._encoded({name: self._tensor(request, name, datatype) for name, datatype in given.items()})
+                for request, given in zip(requests, each, strict=True)
+            ]
+        read = {name: [self._tensor(request, name, names[name]) for request in requests] for name in names}
+        rows = list(map(len, read[next(iter(names))]))
+        if sum(rows) > MOST_JOINED_ROWS:
+            return [
+                self._encoded(dict(zip(names, tensors, strict=True))) for tensors in zip(*read.values(), strict=True)
+            ]
+        matrix = self._encoded({name: np.concatenate(parts) for name, parts in read.items()})
         ends = list(itertools.accumulate(rows))
         return [matrix[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def _encoded(self, tensors: dict[str, np.ndarray]) -> np.ndarray:
         """Return the plan's matrix for tensors; a fleet's members may have categories of their own."""
-        matrix = self.inputs.encode(tensors, self.max_string_bytes)
-        return matrix if self.fleet is None else self.fleet.own(matrix)
+        if self.fleet is None:
+            return self.inputs.encode(tensors, self.max_string_bytes)
+        return self.fleet.own(self.inputs.encode(self.fleet.apart(tensors), self.max_string_bytes))
 
-    def _tensors(self, request: Request) -> dict[str, np.ndarray]:
-        """Return the tensors of a request, numbers and strings."""
-        if self.fleet is not None:
-            return self.fleet.tensors(request, self.datatypes)
-        return {
-            name: strings_in(request, name) if datatype == "BYTES" else self._array(request, name)
-            for name, datatype in self.datatypes.items()
-        }
+    def _tensor(self, request: Request, name: str, datatype: str) -> np.ndarray:
+        """Return a request's tensor of numbers or strings."""
+        return strings_in(request, name) if datatype == "BYTES" else self._array(request, name)
 
     def _array(self, request: Request, name: str) -> np.ndarray:
         """Return a request's tensor of numbers in CPU memory."""
@@ -327,7 +328,7 @@ class TritonPythonModel:
         if self.fleet is not None:
             found = self.fleet.member(part[row, -1])
             if found is None:
-                return "unknown_category", self.fleet.unknown(request, self.datatypes, row)
+                return "unknown_category", self.fleet.unknown(request, row)
             member = f" {found}"
         name = f" ('{self.feature_names[self.inputs.source(column)]}')" if self.feature_names else ""
         where, number = f"row {row}, column {place}{name}", part[row, column]
@@ -338,8 +339,7 @@ class TritonPythonModel:
         from .serving.other_tensors import why_refused
 
         def given(tensor: str, place: int) -> object:
-            text = self.datatypes[tensor] == "BYTES"
-            return (strings_in(request, tensor) if text else self._array(request, tensor))[row, place]
+            return self._tensor(request, tensor, self.datatypes[tensor])[row, place]
 
         return why_refused(self.inputs, column, number, where, given, self.max_string_bytes, member)
 

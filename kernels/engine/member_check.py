@@ -47,7 +47,7 @@ class MemberAllowed(Allowed):
             return False
         return not any(wrong.any() for _, wrong in self._wrong_for_members(rows, finite))
 
-    def wrong(self, rows: np.ndarray) -> np.ndarray:
+    def wrong(self, rows: np.ndarray) -> np.ndarray:  # noqa: D102
         wrong = super().wrong(rows)
         numbers = rows[:, -1]
         wrong[:, -1] |= ~((numbers >= 0) & (numbers < self._members) & (numbers % 1 == 0))

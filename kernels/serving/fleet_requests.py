@@ -39,10 +39,13 @@ class FleetRequests:
         for name, (datatype, width) in tensors_of_numbers(inputs).items():
             if name in configured and configured[name] != (datatype, [width]):
                 raise ValueError(f"config.pbtxt must give {name} the type {datatype} and the dims [{width}].")
-        if "BYTES" in inputs.datatypes().values():
-            check_strings()
         self._ids, self._numbered, self._models = inputs.ids, str(inputs.numbered), inputs.models
-        self._joined, self._numeric = joined(inputs), inputs.numeric
+        self._joined, self._datatypes = joined(inputs), inputs.datatypes()
+        of_rows = () if self._joined is None else (self._joined, NUMBERS)
+        self._asked = (*of_rows, self._numbered, *self._ids)
+        if "BYTES" in self._datatypes.values():
+            check_strings()
+        self._kinds: dict[tuple[bool, ...], dict[str, str]] = {}
         self._inputs, self._refused, self._closed = inputs, members.refused, members.closed
         self._own, self._numbers = members.own_places(inputs), numbers
 
@@ -59,11 +62,9 @@ class FleetRequests:
         model is read by `otherwise` when it is refused, as other batches are at once.
         """
         name = self._joined
-        if name is None:
-            return otherwise
 
         def read(requests: list[Request]) -> list[Part]:
-            if all(_has(request, name) for request in requests):
+            if name is not None and all(_has(request, name) for request in requests):
                 return [numbers(request, name) for request in requests]
             return otherwise(requests)
 
@@ -73,35 +74,40 @@ class FleetRequests:
         """Return rows of the plan's matrix with the places of categories among those of each row's member."""
         return matrix if self._own is None else self._own(matrix)
 
-    def given(self, request: Request, datatypes: Mapping[str, str]) -> dict[str, str]:
+    def given(self, request: Request) -> dict[str, str]:
         """Return the tensors of a request and their types: it has its models' numbers, their ids or neither.
 
-        If there is a tensor of rows and numbers joined, it stands for all others, and a request may lack `X`.
+        If there is a tensor of rows and numbers joined, it stands for all others, and a request may lack `X`. Requests
+        with the same tensors have the same dictionary.
         """
-        if self._joined is not None and _has(request, self._joined):
-            return {self._joined: datatypes[NUMBERS]}
-        names = dict(datatypes)
-        if self._joined is not None and not _has(request, NUMBERS):
-            del names[NUMBERS]
-        if _has(request, self._numbered):
+        there = tuple(pb_utils.get_input_tensor_by_name(request, name) is not None for name in self._asked)
+        found = self._kinds.get(there)
+        if found is None:
+            found = self._kinds[there] = self._given(dict(zip(self._asked, there, strict=True)))
+        return found
+
+    def _given(self, there: Mapping[str, bool]) -> dict[str, str]:
+        """Return the tensors and their types of requests that have some of those that a request may lack."""
+        if there.get(str(self._joined)):
+            return {str(self._joined): self._datatypes[NUMBERS]}
+        names = {
+            name: datatype for name, datatype in self._datatypes.items() if name != NUMBERS or there.get(name, True)
+        }
+        if there[self._numbered]:
             names[self._numbered] = "INT32"
-        if self._numbered in names or self._missing(request) is not None:
+        if there[self._numbered] or not all(there[name] for name in self._ids):
             for name in self._ids:
                 del names[name]
         return names
 
-    def tensors(self, request: Request, datatypes: Mapping[str, str]) -> dict[str, np.ndarray]:
-        """Return a request's tensors, with `X` and the numbers apart; without `X` its rows name no model."""
-        tensors = {
-            name: strings_in(request, name) if datatype == "BYTES" else self._numbers(request, name)
-            for name, datatype in self.given(request, datatypes).items()
-        }
+    def apart(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the tensors of requests with `X` and the numbers apart; without `X` their rows name no model."""
         if self._joined in tensors:
             both = tensors[self._joined]
             whole = np.where(both[:, -1:] % 1 == 0, both[:, -1:], UNKNOWN)
             return {NUMBERS: both[:, :-1], self._numbered: whole}
         if self._joined is not None and NUMBERS not in tensors:
-            return {NUMBERS: np.zeros((len(next(iter(tensors.values()))), len(self._numeric)))}
+            return {NUMBERS: np.zeros((len(next(iter(tensors.values()), ())), len(self._inputs.numeric)))}
         return tensors
 
     def of_numbers(self, request: Request) -> str:
@@ -115,20 +121,20 @@ class FleetRequests:
         found = self._models[int(number)]
         return f"({', '.join(map(_quoted, found))})" if isinstance(found, tuple) else _quoted(found)
 
-    def unknown(self, request: Request, datatypes: Mapping[str, str], row: int) -> str:
+    def unknown(self, request: Request, row: int) -> str:
         """Return a message on a row whose model does not exist."""
-        given, last = self.given(request, datatypes), len(self._models) - 1
+        given, last = self.given(request), len(self._models) - 1
         if self._joined in given:
             number = self._numbers(request, str(self._joined))[row, -1]
             return f"{self._joined} must end with a whole number from 0 to {last}: row {row} ends with {number}."
-        if NUMBERS in datatypes and NUMBERS not in given:
+        if NUMBERS in self._datatypes and NUMBERS not in given:
             return f"{NUMBERS} is missing."
         if self._numbered in given:
             number = self._numbers(request, self._numbered)[row, 0]
             return f"{self._numbered} must be from 0 to {last}: row {row} is {number}."
-        missing = self._missing(request)
-        if missing is not None:
-            return f"{missing} is missing: it must name a model of this fleet."
+        missing = [name for name in self._ids if not _has(request, name)]
+        if missing:
+            return f"{missing[0]} is missing: it must name a model of this fleet."
         columns = [
             strings_in(request, name) if given[name] == "BYTES" else self._numbers(request, name) for name in self._ids
         ]
@@ -138,13 +144,6 @@ class FleetRequests:
     def counts(self, classes: Sequence[tuple[str, int]]) -> MemberCounts:
         """Return the counts of members, in classes of an estimator and a number of members each."""
         return MemberCounts(self._models, classes)
-
-    def _missing(self, request: Request) -> str | None:
-        """Return the name of the first tensor of ids that a request lacks, or None."""
-        for name in self._ids:
-            if not _has(request, name):
-                return name
-        return None
 
 
 def _quoted(part: str | bytes | int) -> str:
