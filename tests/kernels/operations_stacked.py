@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernels.operations_dense import ordered_affine
 from tests.kernels.operations_lookup import FIRST, impute, lookup
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
-from tests.kernels.operations_polynomial import polynomial_affine, quadratic
-from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tree_ensemble
+from tests.kernels.operations_polynomial import polynomial, polynomial_affine, quadratic
+from tests.kernels.operations_trees import grouped, linear_leaves, ordered_ensemble, symmetric_trees, tree_ensemble
 from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.power import Power
 from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
 
@@ -82,12 +86,26 @@ def scales(form: str, single: bool) -> list[Operation]:
     return found
 
 
-def ensembles(trees: Sequence[int], **options: Any) -> list[Operation]:
+def ensembles(trees: Sequence[int], **options: Any) -> list[TreeEnsemble]:
     """Return drawn ensembles of these numbers of trees, of different depths and divisors."""
     return [
         tree_ensemble(5, count, place % 5, seed=place, divisor=1.0 + place, **options)
         for place, count in enumerate(trees)
     ]
+
+
+def in_groups(sizes: Sequence[int], **options: Any) -> Operation:
+    """Return drawn trees in groups of these sizes, whose sums are ordered."""
+    starts = np.cumsum([0, *sizes], dtype=np.int32)
+    op = ordered_ensemble(5, int(starts[-1]), 3, len(sizes), seed=sizes[0], **options)
+    return dataclasses.replace(op, starts=starts)
+
+
+def powers(method: str, inverse: bool) -> list[Operation]:
+    """Return members with exponents of their own, some of which mean the logarithm."""
+    right = np.random.default_rng(0).uniform(-2, 3, (4, 7))
+    right[:, 2], right[1:3, 3] = 0.0, 2.0
+    return [Power(each, 2 - each, method, inverse) for each in right]
 
 
 def sums_over_points(
@@ -110,20 +128,27 @@ def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
     return kind.of(members, start)
 
 
-MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
+MEMBERS: dict[str, tuple[Sequence[Operation], tuple[int, ...]]] = {
     **{
         f"affine {features}": ([affine(features, seed) for seed in range(7)], (features,))
         for features in (1, 5, 13, 32, 37, 300, 1500)
     },
     "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
     "trees": (ensembles((3, 1, 12, 40, 7, 3)), (5,)),
-    "trees then exp": (ensembles((2, 9, 4), outputs=3, function="exp"), (5,)),
+    "trees then expit": (ensembles((2, 9, 4), outputs=3, function="expit"), (5,)),
     "trees in order": (
-        [ordered_ensemble(5, trees, trees % 4, seed=trees, function="exp") for trees in (3, 1, 40, 12)],
+        [ordered_ensemble(5, trees, trees % 4, seed=trees, function="expit") for trees in (3, 1, 40, 12)],
+        (5,),
+    ),
+    "trees in order in groups": ([in_groups(sizes) for sizes in ((3, 1), (1, 40), (33, 2))], (5,)),
+    "trees of 2 numbers in order in groups": ([in_groups(sizes, outputs=2) for sizes in ((3, 1), (1, 40))], (5,)),
+    "trees in groups": (
+        [grouped(each, [0, 1, 3, len(each.roots)]) for each in ensembles((5, 40, 4), sets=2, words=3)],
         (5,),
     ),
     "single trees": (ensembles((1, 1, 1, 1), output="each"), (5,)),
     "single trees of 3 outputs": (ensembles((1, 1, 1), outputs=3, output="each"), (5,)),
+    "trees side by side": (ensembles((70, 70, 70), outputs=2, output="each", sets=1, words=2), (5,)),
     "trees with categories": (
         [
             tree_ensemble(5, 6 - place, 3, seed=place, sets=sets, words=words)
@@ -208,9 +233,19 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
             ("ten digits", "matern_1_2", 20, 1),
         )
     },
+    "linear leaves": ([linear_leaves(5, leaves, terms, leaves) for leaves, terms in ((3, 2), (9, 5), (1, 1))], (40, 5)),
+    "weighted_median": ([WeightedMedian(np.linspace(1, most, 9)) for most in (0.1, 2, 30)], (9,)),
+    **{
+        f"power {'inverse ' * inverse}{method}": (powers(method, inverse), (7,))
+        for method in Power.METHODS
+        for inverse in (False, True)
+    },
+    "ordered affine": ([ordered_affine(9, seed=seed) for seed in range(5)], (9,)),
+    "ordered affine to 3, then expit": ([ordered_affine(37, 3, "expit", seed) for seed in range(3)], (37,)),
+    "monomials": ([polynomial(6, 3, seed) for seed in range(4)], (6,)),
     "symmetric trees": (
         [
-            symmetric_trees(5, [3, 0, 6, 2, 9][: 2 + place] * trees, 2, place, questions=9 + place, function="exp")
+            symmetric_trees(5, [3, 0, 6, 2, 9][: 2 + place] * trees, 2, place, questions=9 + place, function="expit")
             for place, trees in enumerate((1, 20, 3))
         ],
         (5,),

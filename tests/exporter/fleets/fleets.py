@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from lightgbm import LGBMRegressor
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Lasso, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, PowerTransformer, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
@@ -75,6 +78,22 @@ def single_trees(count: int) -> dict[str, Any]:
         f"shop-{shop}": DecisionTreeRegressor(max_depth=2 + shop).fit(rows(shop), target(rows(shop), shop))
         for shop in range(count)
     }
+
+
+def linear_leaves(count: int) -> dict[str, Any]:
+    """Return boosted trees with linear leaves by the names of shops."""
+    options = {"n_estimators": 6, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, "linear_tree": True}
+    return {
+        f"shop-{shop}": LGBMRegressor(**options, num_leaves=4 + shop).fit(rows(shop), target(rows(shop), shop))
+        for shop in range(count)
+    }
+
+
+def powers(count: int) -> dict[str, Any]:
+    """Return SVRs of polynomials, whose targets are raised to powers, by the names of shops."""
+    own = make_pipeline(StandardScaler(), PolynomialFeatures(2), SVR())
+    model = TransformedTargetRegressor(own, transformer=PowerTransformer())
+    return {f"shop-{shop}": clone(model).fit(rows(shop), target(rows(shop), shop)) for shop in range(count)}
 
 
 def samples(models: dict[str, Any]) -> dict[str, pd.DataFrame]:

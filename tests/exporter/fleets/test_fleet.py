@@ -13,8 +13,10 @@ from sklearn.preprocessing import FunctionTransformer
 
 from tests.exporter.fleets.fleets import (
     COLUMNS,
+    linear_leaves,
     mixed,
     polynomials,
+    powers,
     ridges,
     rows,
     samples,
@@ -38,6 +40,8 @@ ALIKE = {
     "quadratic": polynomials(3, 2),
     "cubic": polynomials(3, 3),
     "single trees": single_trees(5),
+    "linear leaves": linear_leaves(3),
+    "powers": powers(3),
 }
 """Fleets of one class."""
 FLEETS = {**ALIKE, "mixed": MIXED}

@@ -100,7 +100,7 @@ def test_the_last_input_holds_the_numbers_of_members(name: str) -> None:
     op = stacked(members)
     op.check(*widths, 1)
     for wrong in (widths, (*widths, 2), (*widths, 1, 1)):
-        with pytest.raises(PlanError, match=rf"{op.kind()}: the last of 2 inputs must be \[rows, 1\]"):
+        with pytest.raises(PlanError, match=rf"{op.kind()}: the last of {len(widths) + 1} inputs must be \[rows, 1\]"):
             op.check(*wrong)
 
 
