@@ -23,6 +23,7 @@ from ...format.errors import PlanError
 from ...numerics.members import member_places, one_member
 from ...plan.plan import Operation, Parameters
 from .launch import LINEAR_ROWS, LINEAR_TREES
+from .traverse import NO_TREE
 
 TILE_TERMS = 2**17
 """Products that plain torch holds at a time."""
@@ -62,6 +63,8 @@ def linear_leaves_kernel(
         tree = start + tl.arange(0, BLOCK_TREES)[None, :]
         inside = (row < rows) & (tree < TREES)
         leaf = tl.load(leaves + row * TREES + tree, mask=inside, other=0.0).to(tl.int64)
+        if STACKED:
+            inside &= leaf != NO_TREE
         leaf = tl.minimum(tl.maximum(leaf, 0), most) + least
         answer = tl.load(constant + leaf, mask=inside, other=0.0)
         missing = answer != answer
@@ -134,22 +137,26 @@ class LinearLeaves(Operation):
         return f"{len(self.constant):,} leaves of up to {self.feature.shape[1]} features"
 
 
-def sums_of_leaves(parameters: Parameters, leaves: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def sums_of_leaves(
+    parameters: Parameters, leaves: torch.Tensor, x: torch.Tensor, real: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return the sums of the functions of leaves, float64 `[rows, 1]`.
 
     Args:
         parameters: those of linear leaves for plain torch.
         leaves: the leaves' places in these, int64 `[rows, trees]`.
         x: `[rows, features]`.
+        real: whether a row has a tree, bool `[rows, trees]`; None: all have all.
     """
     x = torch.nn.functional.pad(x.double(), (1, 0))  # column 0 stands for no feature
     total = torch.zeros(len(x), 1, dtype=torch.float64)
-    for leaf in leaves.T:
+    for tree, leaf in enumerate(leaves.T):
         numbers, weights = x.gather(1, parameters["feature"][leaf]), parameters["coefficient"][leaf]
         y = parameters["constant"][leaf]
         for number, weight in zip(numbers.T, weights.T, strict=True):
             y = y + number * weight
-        total[:, 0] += torch.where(numbers.isnan().any(1), parameters["value"][leaf], y)
+        y = torch.where(numbers.isnan().any(1), parameters["value"][leaf], y)
+        total[:, 0] += y if real is None else torch.where(real[:, tree], y, 0.0)
     return total
 
 
@@ -158,7 +165,9 @@ def tile_of(leaves: torch.Tensor, feature: np.ndarray) -> int:
     return max(TILE_TERMS // max(leaves.shape[1] * feature.shape[1], 1), 1)
 
 
-def fast_sums_of_leaves(parameters: Parameters, leaves: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def fast_sums_of_leaves(
+    parameters: Parameters, leaves: torch.Tensor, x: torch.Tensor, real: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return the same as `sums_of_leaves`, in fewer steps."""
     (rows, trees), terms, leaf = leaves.shape, parameters["feature"].shape[1], leaves.reshape(-1)
     padded = torch.nn.functional.pad(x.double(), (1, 0))
@@ -170,6 +179,8 @@ def fast_sums_of_leaves(parameters: Parameters, leaves: torch.Tensor, x: torch.T
         sums += products[:, term]
     if x.isnan().any():
         sums = torch.where(numbers.isnan().any(1), parameters["value"].index_select(0, leaf), sums)
+    if real is not None and not real.all():
+        sums = torch.where(real.view(-1), sums, -0.0)  # changes no sum
     return add_in_order(sums.view(rows, trees, 1).transpose(0, 1))
 
 

@@ -1,10 +1,10 @@
 """Linear functions of the leaves of each row's own member of a fleet; see `linear_leaves.py`, whose kernel it is.
 
 The leaves of all members come one after the other: those of member m are `first_leaf[m]` to below `first_leaf[m + 1]`,
-and `leaves[r, t]` counts those of row r's member. `constant`, `value`: `[leaves of all]` float64; `feature`,
-`coefficient`: `[leaves of all, terms]` int32 and float64. A leaf with fewer terms than others has the feature −1 and
-the coefficient −0.0 in place of the rest, a term that changes no sum. Leaves are added tree after tree, whatever other
-rows are, so that plain torch computes all rows at once.
+and `leaves[r, t]` counts those of row r's member, or is `NO_TREE` if that has fewer trees than others. `constant`,
+`value`: `[leaves of all]` float64; `feature`, `coefficient`: `[leaves of all, terms]` int32 and float64. A leaf with
+fewer terms than others has the feature −1 and the coefficient −0.0 in place of the rest, a term that changes no sum.
+Leaves are added tree after tree, whatever other rows are, so that plain torch computes all rows at once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from ...format.errors import PlanError
 from ...plan.plan import Parameters
 from ...plan.stacked import Stacked
 from .linear_leaves import LinearLeaves, fast_sums_of_leaves, launch_linear_leaves, sums_of_leaves, tile_of
+from .traverse import NO_TREE
 
 
 @dataclass(frozen=True, eq=False)
 class StackedLinearLeaves(Stacked[LinearLeaves]):
     """The sum of the linear functions of the leaves that a row reaches in its member's trees."""
+
+    RAGGED = True
 
     constant: np.ndarray
     value: np.ndarray
@@ -81,12 +84,13 @@ class StackedLinearLeaves(Stacked[LinearLeaves]):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         leaves, x, numbers = inputs
-        return sums_of_leaves(parameters, self._of_all(parameters, leaves, numbers), x)
+        return sums_of_leaves(parameters, self._of_all(parameters, leaves, numbers), x, leaves != NO_TREE.value)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         found, tile = [], tile_of(inputs[0], self.feature)
         for leaves, x, numbers in zip(*(each.split(tile) for each in inputs), strict=True):
-            found.append(fast_sums_of_leaves(parameters, self._of_all(parameters, leaves, numbers), x))
+            own = self._of_all(parameters, leaves, numbers)
+            found.append(fast_sums_of_leaves(parameters, own, x, leaves != NO_TREE.value))
         return torch.cat(found)
 
     def _of_all(self, parameters: Parameters, leaves: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:

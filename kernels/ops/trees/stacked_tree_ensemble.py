@@ -7,7 +7,7 @@ one after the other, and `child`, `roots` and the numbers of sets count over all
 
 `leaf(t, r)` is an integer, a multiple of the member's unit. The output "ordered" has leaves in float32, and a sum in
 float32 of the baseline and one tree after the other (`float32_sum.py`). The output "each" is `[rows, trees · outputs]`,
-the leaves' own numbers, float64, of members with equal numbers of trees.
+the leaves' own numbers, float64; a row of a member with fewer trees than others has `NO_TREE` in place of the rest.
 
 Members with sets of different sizes get the largest size: the categories that a set did not know go where its last bit
 says.
@@ -45,6 +45,7 @@ from .nodes import (
 )
 from .stacked_float32_sum import launch_stacked_ordered, sum_places, with_baselines
 from .stacked_sum import launch_stacked_sum
+from .traverse import NO_TREE
 from .tree_ensemble import TreeEnsemble, launch_each
 from .two_level_nodes import Quads, pack_quads
 
@@ -95,8 +96,7 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             return None
         words = operation.sets.shape[1] if len(operation.sets) else 0
         of_words = 0 if words <= FEW_WORDS else (words - 1).bit_length()
-        trees = len(operation.roots) if operation.output == "each" else 0
-        kind = (operation.values.shape[1], len(sizes), trees, operation.threshold.dtype.str, of_words)
+        kind = (operation.values.shape[1], len(sizes), operation.threshold.dtype.str, of_words)
         return (*kind, operation.output, operation.function, operation.rounding)
 
     @classmethod
@@ -174,15 +174,13 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             raise PlanError(
                 "stacked_tree_ensemble: there must be no groups where the output is 'each', or a sum of several."
             )
-        if self.output == "each" and (self._trees != self._trees[0]).any():
-            raise PlanError("stacked_tree_ensemble: members must have as many trees where the output is 'each'.")
         if {self.unit.shape, self.baseline.shape} != {(self.members, outputs)} or self.divisor.shape != (self.members,):
             raise PlanError(
                 "stacked_tree_ensemble: unit and baseline must be [members, outputs], and divisor [members]."
             )
 
     def output_width(self, *widths: int) -> int:
-        return self.unit.shape[1] * (int(self._trees[0]) if self.output == "each" else 1)
+        return self.unit.shape[1] * (int(self._trees.max()) if self.output == "each" else 1)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the packed nodes, and the leaves."""
@@ -195,8 +193,8 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             "roots": self.roots,
         }
         if self.output == "each":
-            each = depth.reshape(self.members, -1)
-            return {**found, "depths": np.maximum.accumulate(each, axis=1).ravel(), **sums}
+            so_far = [np.maximum.accumulate(own) for own in np.split(depth, members[1:-1])]
+            return {**found, "depths": np.concatenate(so_far), **sums}
         leaves, ordered = sums["leaves"], self.output == "ordered"
         held = leaves[:, 0].astype(np.int64, copy=False) if leaves.shape[1] == 1 else np.arange(len(leaves))
         plain, quads, size = np.zeros(0, dtype=np.int64), Quads.none(), len(self.feature)
@@ -219,7 +217,7 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             leaves = with_baselines(self.leaves, self.baseline).view(np.int32)  # as kernels read them
             return {"first_tree": self.first_tree, "leaves": leaves, "baseline": self.baseline}
         if self.output == "each":
-            return {"values": self.leaves}
+            return {"first_tree": self.first_tree, "values": self.leaves}
         names = ("first_tree", "leaves", "unit", "baseline", "divisor")
         return {name: getattr(self, name) for name in names}
 
@@ -241,7 +239,8 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             )  # [rows, trees]
             of_groups = [leaves[leaf[:, first:end]] for first, end in itertools.pairwise((starts - starts[0]).tolist())]
             if self.output == "each":
-                answer[mine] = of_groups[0].flatten(1)
+                answer[mine] = NO_TREE.value
+                answer[mine.nonzero(), torch.arange(of_groups[0][0].numel())] = of_groups[0].flatten(1)
                 continue
             if self.output == "sum":
                 total = torch.cat([held.sum(1) for held in of_groups], dim=1)
@@ -269,7 +268,9 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             row = found.row if groups == 1 else found.row // groups
             leaf = self._descent.find_leaves_of_pairs(x_part, found.tree, row)
             if self.output == "each":
-                answer[part] = parameters["values"].index_select(0, leaf).view(len(part), -1)
+                each = answer.view(len(x), trees, -1)
+                each[part] = NO_TREE.value
+                each[part.index_select(0, found.row), found.number] = parameters["values"].index_select(0, leaf)
                 continue
             held, baseline = parameters["leaves"].index_select(0, leaf), parameters["baseline"].index_select(0, own)
             if self.output == "sum":

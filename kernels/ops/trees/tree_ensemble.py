@@ -61,7 +61,7 @@ from .nodes import (
     pack_nodes,
     pack_plain,
 )
-from .traverse import descend, rows_of_lanes
+from .traverse import NO_TREE, descend, rows_of_lanes
 from .two_level_nodes import Quads, pack_quads
 
 LANES = 2**15
@@ -78,8 +78,9 @@ def tree_each_kernel(
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
-    roots,  # int32 [TREES]; this and the next are [members, TREES] where STACKED
+    roots,  # int32 [TREES]; this and the next are those of all members where STACKED
     depths,  # int32 [TREES], the depth of the deepest tree so far
+    first_tree,  # int32 [members + 1] where STACKED, the first tree of each member, then the number of trees
     values,  # float64 [leaves, OUTPUTS]
     out,  # float32 or float64 [rows, TREES * OUTPUTS]
     rows,
@@ -98,19 +99,26 @@ def tree_each_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
-    """Write each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs."""
+    """Write each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs.
+
+    Where STACKED, rows of members with fewer than `TREES` trees get `NO_TREE` in place of the rest.
+    """
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
     r = lane % BLOCK_ROWS
     row = first_row + r
     tree = tl.program_id(1) * BLOCK_TREES + lane // BLOCK_ROWS
     inside = (tree < TREES) & (row < rows)
+    real = inside
     last = tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1
     root = roots + tree
     if STACKED:
-        own = member_places(numbers, row, row < rows, first, members) * TREES
-        root += own
-        levels = tl.max(tl.load(depths + own + last), axis=0)
+        place = member_places(numbers, row, row < rows, first, members)
+        begin = tl.load(first_tree + place)
+        end = tl.load(first_tree + place + 1)
+        root += begin
+        real &= tree < end - begin
+        levels = tl.max(tl.load(depths + tl.minimum(begin + last, end - 1)), axis=0)
     else:
         levels = tl.load(depths + last)
     table, swizzle, _ = rows_of_lanes(
@@ -118,7 +126,7 @@ def tree_each_kernel(
         dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
     leaf = descend(
-        x, table, swizzle, row, nodes, thresholds, sets, tl.load(root, mask=inside, other=0), levels, inside,
+        x, table, swizzle, row, nodes, thresholds, sets, tl.load(root, mask=real, other=0), levels, real,
         FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
         WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
@@ -126,7 +134,9 @@ def tree_each_kernel(
     for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
         output = start + tl.arange(0, BLOCK_OUTPUTS)
         mask = inside[:, None] & (output < OUTPUTS)[None, :]
-        value = tl.load(values + leaf.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=mask, other=0.0)
+        held = mask & real[:, None]
+        value = tl.load(values + leaf.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=held, other=0.0)
+        value = tl.where(real[:, None], value, NO_TREE)
         tl.store(out + column[:, None] + output[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
@@ -184,7 +194,7 @@ def launch_each(
         output: `[rows, trees · outputs]`.
         rows: the number of rows.
         layout: the layout of nodes, as constants of the kernel.
-        trees: the trees of each row.
+        trees: the most trees of a row.
         members: says how the kernel finds each row's trees.
     """
     outputs, nodes = parameters["values"].shape[1], parameters["nodes"]
@@ -388,7 +398,7 @@ class TreeEnsemble(Operation):
             largest = max(end - first for first, end in self._groups)
             launch_sum(parameters, x, output, rows, layout, largest, self.divisor, self.function)
             return
-        launch_each(parameters, x, output, rows, layout, trees, one_member(x))
+        launch_each({"first_tree": x, **parameters}, x, output, rows, layout, trees, one_member(x))
 
     def launches(self, inputs: int) -> int:
         return 2 if self.output == "ordered" else 1
