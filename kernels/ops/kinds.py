@@ -22,7 +22,10 @@ FAMILIES = {
         *("barycenter", "min_plus", "neighbor_graph", "neighbor_imputer", "neighbors", "radius_neighbors"),
         "tree_neighbors",
     ),
-    "points": ("pairwise", "pairwise_affine", "squared_norm", "stacked_pairwise_affine"),
+    "points": (
+        *("pairwise", "pairwise_affine", "squared_norm"),
+        *("stacked_pairwise", "stacked_pairwise_affine", "stacked_squared_norm"),
+    ),
     "networks": ("dense_layers",),
 }
 """The operations of each family by their names in a plan. A family is a folder."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.kernels.operations_dense import ordered_affine
 from tests.kernels.operations_lookup import FIRST, impute, lookup
-from tests.kernels.operations_pairwise import pairwise, pairwise_affine
+from tests.kernels.operations_pairwise import pairwise, pairwise_affine, squared_norm
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
 from tests.kernels.operations_polynomial import polynomial, polynomial_affine, quadratic
 from tests.kernels.operations_trees import grouped, linear_leaves, ordered_ensemble, symmetric_trees, tree_ensemble
@@ -20,6 +20,8 @@ from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
+
+Ragged = tuple[Sequence[Operation], Sequence[Operation], int]
 
 
 def affine(features: int, seed: int, function: str = "identity", targets: int = 1, unused: int = 3) -> Affine:
@@ -118,6 +120,29 @@ def sums_over_points(
         member = dataclasses.replace(member, gamma=member.gamma * (1 - 0.1 * seed), coef0=member.coef0 * (1 + seed))
         found.append(dataclasses.replace(member, table=pairwise(name, 1, 1).table, precision=precision))
     return found
+
+
+def functions_of_points(name: str, features: int, precision: str = "float64") -> list[Operation]:
+    """Return functions of as many points, of one kind with other numbers."""
+    found: list[Operation] = []
+    for seed in range(3):
+        member = pairwise(name, features, 70, seed)
+        fields = {"gamma": member.gamma * (1 - 0.1 * seed), "table": pairwise(name, 1, 1).table}
+        found.append(dataclasses.replace(member, **fields, precision=precision))
+    return found
+
+
+def trees_with_linear_leaves() -> Ragged:
+    """Return members with other numbers of trees, whose leaves have numbers, and the linear functions of the leaves."""
+    trees = ensembles((33, 1, 40, 7), output="each")
+    trees = [dataclasses.replace(each, values=np.arange(len(each.values))[:, None] * 1.0) for each in trees]
+    return trees, [linear_leaves(5, len(each.values), 1 + place, place) for place, each in enumerate(trees)], 5
+
+
+def norms_of_functions(name: str, features: int, points: Sequence[int], precision: str = "float64") -> Ragged:
+    """Return functions of other numbers of points, and the norms of triangular maps of them."""
+    functions = [dataclasses.replace(pairwise(name, features, p, p), precision=precision) for p in points]
+    return functions, [squared_norm(count, count, count, triangular=True) for count in points], features
 
 
 def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
@@ -233,6 +258,22 @@ MEMBERS: dict[str, tuple[Sequence[Operation], tuple[int, ...]]] = {
             ("ten digits", "matern_1_2", 20, 1),
         )
     },
+    **{
+        f"functions of points{' by products' * by_products}: {name} of {features} in {precision}": (
+            functions_of_points(name, features, precision),
+            (features,),
+        )
+        for name, features, precision, by_products in (
+            ("rbf", 5, "float64", False),
+            ("matern_5_2", 40, "float64", False),
+            ("matern_1_2", 9, "float64", False),
+            ("rational_quadratic", 40, "float64", True),
+            ("rbf", 9, "ten digits", True),
+            ("matern_1_2", 40, "ten digits", True),
+        )
+    },
+    "squared norm": ([squared_norm(40, 70, seed) for seed in range(3)], (40,)),
+    "squared norm by a triangle": ([squared_norm(70, 50, seed, True) for seed in range(3)], (70,)),
     "linear leaves": ([linear_leaves(5, leaves, terms, leaves) for leaves, terms in ((3, 2), (9, 5), (1, 1))], (40, 5)),
     "weighted_median": ([WeightedMedian(np.linspace(1, most, 9)) for most in (0.1, 2, 30)], (9,)),
     **{
@@ -256,6 +297,14 @@ MEMBERS: dict[str, tuple[Sequence[Operation], tuple[int, ...]]] = {
     ),
 }
 """Members' operations, which are alike, and the widths of their inputs."""
+
+RAGGED = {
+    "trees with linear leaves": trees_with_linear_leaves(),
+    "norms of rbf": norms_of_functions("rbf", 3, (40, 33, 64)),
+    "norms of matern_3_2 of many features": norms_of_functions("matern_3_2", 20, (70, 96)),
+    "norms of matern_1_2 in ten digits": norms_of_functions("matern_1_2", 20, (70, 96), "ten digits"),
+}
+"""Members' operations with other numbers of columns, operations that read these columns, and the width of the rows."""
 
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     f"stacked {name}": (stacked(members, 2), (*widths, 1)) for name, (members, widths) in MEMBERS.items()

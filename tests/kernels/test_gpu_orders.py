@@ -8,8 +8,8 @@ from tests.kernels.operations_stacked import MEMBERS
 from tests.kernels.test_gpu_compile import COMPILES, ROOT
 
 WITH_SUMS = (
-    *("affine", "linear leaves", "lookup summed", "piecewise_affine", "points", "polynomial", "quadratic"),
-    "weighted_median",
+    *("affine", "functions of points by products", "linear leaves", "lookup summed", "piecewise_affine", "points"),
+    *("polynomial", "quadratic", "squared norm", "weighted_median"),
 )
 """The first words of operations that add up, or look for the least; a map of one feature has nothing to add."""
 

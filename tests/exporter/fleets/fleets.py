@@ -8,6 +8,8 @@ from lightgbm import LGBMRegressor
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import Lasso, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -94,6 +96,17 @@ def powers(count: int) -> dict[str, Any]:
     own = make_pipeline(StandardScaler(), PolynomialFeatures(2), SVR())
     model = TransformedTargetRegressor(own, transformer=PowerTransformer())
     return {f"shop-{shop}": clone(model).fit(rows(shop), target(rows(shop), shop)) for shop in range(count)}
+
+
+def gaussian_processes(count: int) -> dict[str, Any]:
+    """Return Gaussian processes of other numbers of rows, which answer a standard deviation, by the names of shops."""
+    models = {}
+    for shop in range(count):
+        X, kernel = rows(shop, 40 + 9 * shop), ConstantKernel(2.0) * RBF(4.0 + shop / 9) + WhiteKernel(0.1)
+        models[f"shop-{shop}"] = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=True).fit(
+            X, target(X, shop)
+        )
+    return models
 
 
 def samples(models: dict[str, Any]) -> dict[str, pd.DataFrame]:

@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from tests.exporter.fleets.fleets import (
     COLUMNS,
+    gaussian_processes,
     linear_leaves,
     mixed,
     polynomials,
@@ -41,6 +42,7 @@ ALIKE = {
     "cubic": polynomials(3, 3),
     "single trees": single_trees(5),
     "linear leaves": linear_leaves(3),
+    "gaussian processes": gaussian_processes(3),
     "powers": powers(3),
 }
 """Fleets of one class."""

@@ -1,13 +1,14 @@
 """Stacked operations answer each row with the bits of its member's own operation."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
-from tests.kernels.operations_stacked import MEMBERS, affine, stacked
+from tests.kernels.operations_stacked import MEMBERS, RAGGED, affine, stacked
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.linear.affine import Affine
@@ -54,6 +55,28 @@ def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -
     mine = (mixed == numbers)[:, 0]
     for run in (lambda rows: run_kernel(op, rows, device), lambda rows: run_on_cpu(op, rows)):
         assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
+@pytest.mark.parametrize("name", RAGGED)
+def test_members_may_make_other_numbers_of_columns(name: str, device: torch.device) -> None:
+    """An operation reads as many of them as the operation before made for a row's member."""
+    first, second, width = RAGGED[name]
+    (x,), numbers = inputs_for([width], ROWS), numbered(len(first), ROWS)
+    x[::17] = np.nan
+
+    def check(run: Callable[[Operation, list[np.ndarray]], np.ndarray]) -> None:
+        def both(one: Operation, other: Operation, rows: np.ndarray, more: list[np.ndarray]) -> np.ndarray:
+            inputs = [run(one, [rows, *more])] + [rows] * (one.kind().endswith("tree_ensemble"))
+            return run(other, [*inputs, *more])
+
+        found = both(stacked(first, START), stacked(second, START), x, [numbers])
+        for place, (one, other) in enumerate(zip(first, second, strict=True)):
+            mine = numbers[:, 0] == START + place
+            assert found[mine].tobytes() == both(one, other, x[mine], []).tobytes()
+
+    check(run_on_cpu)
+    check(lambda op, arrays: run_kernel(op, arrays, device, torch.float64))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])

@@ -10,7 +10,7 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_stacked import stacked
-from tests.kernels.operations_trees import grouped, linear_leaves, ordered_ensemble, tree_ensemble
+from tests.kernels.operations_trees import grouped, ordered_ensemble, tree_ensemble
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.trees import float32_sum, stacked_tree_ensemble
 from triton_regressors.kernels.ops.trees.nodes import node_layout
@@ -102,20 +102,6 @@ def test_sums_in_order(
         members.append(dataclasses.replace(op, values=values.astype(np.float32), baseline=0 * op.baseline))
     members[-1].baseline[0] = members[-1].values[:] = -0.0
     check(members, rows_of(5, 4, rows), device)
-
-
-def test_linear_leaves_of_unequal_numbers_of_trees(device: torch.device) -> None:
-    """A sum over the trees that a row's member has is that of the member alone."""
-    trees = [tree_ensemble(5, count, 3, seed=count, output="each") for count in (33, 1, 40, 7)]
-    trees = [dataclasses.replace(each, values=np.arange(len(each.values))[:, None].astype(float)) for each in trees]
-    leaves = [linear_leaves(5, len(each.values), 1 + place, place) for place, each in enumerate(trees)]
-    (x, numbers), of_trees, of_leaves = rows_of(4, 5, 150), stacked(trees), stacked(leaves)
-    x = np.where(np.isinf(x), 0.0, x).astype(np.float32)
-    for run in (run_on_cpu, run_reference, lambda op, arrays: run_kernel(op, arrays, device, torch.float64)):
-        found = run(of_leaves, [run(of_trees, [x, numbers]), x, numbers])
-        for place, (each, own) in enumerate(zip(trees, leaves, strict=True)):
-            mine = numbers[:, 0] == place
-            assert found[mine].tobytes() == run(own, [run(each, [x[mine]]), x[mine]]).tobytes()
 
 
 def test_many_members(device: torch.device) -> None:
