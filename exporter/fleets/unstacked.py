@@ -22,7 +22,9 @@ from triton_regressors.exporter.fleets.classes import NUMBER, ROWS, Alike
 from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.member_choice import MemberChoice
+from triton_regressors.kernels.ops.columns.stacked_combine import StackedCombine
 from triton_regressors.kernels.ops.columns.stacked_lookup import StackedLookup
+from triton_regressors.kernels.ops.columns.stacked_weighted_median import StackedWeightedMedian
 from triton_regressors.kernels.ops.linear.by_members import ByMembers
 from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.ops.linear.piecewise_affine import PiecewiseAffine
@@ -100,8 +102,10 @@ def _attributes(stack: Stacked[Any]) -> dict[str, Any]:
 
 
 @unstacked.register(ByMembers)
+@unstacked.register(StackedCombine)
 @unstacked.register(StackedFields)
-def _by_members(stack: ByMembers[Any] | StackedFields[Any]) -> list[Operation]:
+@unstacked.register(StackedWeightedMedian)
+def _by_members(stack: ByMembers[Any] | StackedCombine | StackedFields[Any] | StackedWeightedMedian) -> list[Operation]:
     return [stack.member(m) for m in range(stack.members)]
 
 

@@ -6,8 +6,8 @@ FAMILIES = {
     "columns": (
         *("columns", "combine", "concatenate", "elementwise", "expression", "float32", "impute", "impute_sequence"),
         *("interval_end", "lookup", "member_choice", "outside", "pool", "power", "row_norm", "scale", "slice"),
-        *("stacked_impute", "stacked_lookup", "stacked_power", "stacked_scale", "stacked_weighted_median"),
-        *("weighted_median", "wrap"),
+        *("stacked_combine", "stacked_expression", "stacked_impute", "stacked_lookup", "stacked_power"),
+        *("stacked_scale", "stacked_weighted_median", "weighted_median", "wrap"),
     ),
     "linear": (
         *("affine", "ordered_affine", "piecewise", "piecewise_affine", "polynomial", "polynomial_affine", "quadratic"),

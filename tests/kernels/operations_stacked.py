@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from tests.kernels.operations_dense import ordered_affine
+from tests.kernels.operations_expression import CHOSEN, CLIPPED, RATIO, expression
 from tests.kernels.operations_lookup import FIRST, impute, lookup
 from tests.kernels.operations_pairwise import pairwise, pairwise_affine, squared_norm
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
 from tests.kernels.operations_polynomial import polynomial, polynomial_affine, quadratic
 from tests.kernels.operations_trees import grouped, linear_leaves, ordered_ensemble, symmetric_trees, tree_ensemble
+from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.power import Power
 from triton_regressors.kernels.ops.columns.scale import Scale
@@ -103,6 +105,12 @@ def in_groups(sizes: Sequence[int], **options: Any) -> Operation:
     return dataclasses.replace(op, starts=starts)
 
 
+def expressions(width: int, programs: Sequence[tuple[Any, int]]) -> list[Operation]:
+    """Return members that compute the same programs with other constants."""
+    first, *others = [expression(width, programs, seed) for seed in range(3)]
+    return [first, *(dataclasses.replace(first, constants=each.constants) for each in others)]
+
+
 def powers(method: str, inverse: bool) -> list[Operation]:
     """Return members with exponents of their own, some of which mean the logarithm."""
     right = np.random.default_rng(0).uniform(-2, 3, (4, 7))
@@ -137,6 +145,12 @@ def trees_with_linear_leaves() -> Ragged:
     trees = ensembles((33, 1, 40, 7), output="each")
     trees = [dataclasses.replace(each, values=np.arange(len(each.values))[:, None] * 1.0) for each in trees]
     return trees, [linear_leaves(5, len(each.values), 1 + place, place) for place, each in enumerate(trees)], 5
+
+
+def trees_with_medians() -> Ragged:
+    """Return members with other numbers of trees, and weights for the median of these; a lone tree has the weight 0."""
+    trees = ensembles((5, 1, 9), output="each")
+    return trees, [WeightedMedian(np.arange(len(each.roots)) / 7) for each in trees], 5
 
 
 def norms_of_functions(name: str, features: int, points: Sequence[int], precision: str = "float64") -> Ragged:
@@ -274,7 +288,16 @@ MEMBERS: dict[str, tuple[Sequence[Operation], tuple[int, ...]]] = {
     },
     "squared norm": ([squared_norm(40, 70, seed) for seed in range(3)], (40,)),
     "squared norm by a triangle": ([squared_norm(70, 50, seed, True) for seed in range(3)], (70,)),
+    "expression": (expressions(5, [(CLIPPED, 3), (RATIO, 2), (CHOSEN, 4)]), (5,)),
     "linear leaves": ([linear_leaves(5, leaves, terms, leaves) for leaves, terms in ((3, 2), (9, 5), (1, 1))], (40, 5)),
+    "combine": (
+        [Combine("product", (1.0 + seed, -0.5), (seed / 3, 2.0), exponent=3.0) for seed in range(3)],
+        (1, 5),
+    ),
+    "combine a sum": (
+        [Combine("sum", (0.3, 2.0 + seed, 1.0), (float(seed), 0.0, 0.1)) for seed in range(4)],
+        (4, 4, 4),
+    ),
     "weighted_median": ([WeightedMedian(np.linspace(1, most, 9)) for most in (0.1, 2, 30)], (9,)),
     **{
         f"power {'inverse ' * inverse}{method}": (powers(method, inverse), (7,))
@@ -299,6 +322,7 @@ MEMBERS: dict[str, tuple[Sequence[Operation], tuple[int, ...]]] = {
 """Members' operations, which are alike, and the widths of their inputs."""
 
 RAGGED = {
+    "trees with medians": trees_with_medians(),
     "trees with linear leaves": trees_with_linear_leaves(),
     "norms of rbf": norms_of_functions("rbf", 3, (40, 33, 64)),
     "norms of matern_3_2 of many features": norms_of_functions("matern_3_2", 20, (70, 96)),

@@ -40,7 +40,7 @@ def next_larger(value, column, last, at, COLUMNS: tl.constexpr):
 def weighted_median_kernel(
     x,  # float32 or float64 [rows, COLUMNS]
     numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
-    weights,  # float64 [COLUMNS]; [members, COLUMNS] where STACKED
+    weights,  # float64 [COLUMNS]; where STACKED [members, COLUMNS], −1 past a member's last estimator
     out,  # float32 or float64 [rows]
     rows,
     first,  # the number of the first member
@@ -59,12 +59,14 @@ def weighted_median_kernel(
     own = weights
     if STACKED:
         own += member_places(numbers, row, row < rows, first, members) * COLUMNS
+        of_columns = tl.load(own[:, None] + column, mask=column < COLUMNS, other=0.0)
+        value = tl.where(of_columns < 0.0, float("nan"), value)  # is after no number
     total = tl.zeros([BLOCK_ROWS], tl.float64)
     last = tl.full([BLOCK_ROWS], float("-inf"), tl.float64)
     at = tl.full([BLOCK_ROWS], -1, tl.int32)
     for _ in tl.range(0, COLUMNS):
         last, at = next_larger(value, column, last, at, COLUMNS)
-        total += tl.load(own + at)
+        total += tl.maximum(tl.load(own + at), 0.0) if STACKED else tl.load(own + at)
     half = 0.5 * total
     total = tl.zeros([BLOCK_ROWS], tl.float64)
     last = tl.full([BLOCK_ROWS], float("-inf"), tl.float64)
@@ -73,7 +75,7 @@ def weighted_median_kernel(
     found = total > half
     for _ in tl.range(0, COLUMNS):
         last, at = next_larger(value, column, last, at, COLUMNS)
-        total += tl.load(own + at)
+        total += tl.maximum(tl.load(own + at), 0.0) if STACKED else tl.load(own + at)
         median = tl.where(found, median, at)
         found = found | (total >= half)
     y = tl.load(x + row * COLUMNS + median, mask=row < rows)
@@ -112,9 +114,12 @@ class WeightedMedian(Operation):
 
 
 def medians(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Return the weighted median of each row, float64 `[rows, 1]`; both matrices are `[rows, estimators]`."""
-    order = x.argsort(dim=1, stable=True)
-    sums = weights.gather(1, order).cumsum(1)
+    """Return the weighted median of each row, float64 `[rows, 1]`; both matrices are `[rows, estimators]`.
+
+    Columns with a weight of −1 follow a row's last estimator, and count for nothing.
+    """
+    order = torch.where(weights < 0, torch.nan, x).argsort(dim=1, stable=True)
+    sums = weights.clamp_min(0).gather(1, order).cumsum(1)
     median = (sums >= 0.5 * sums[:, -1:]).byte().argmax(1, keepdim=True)
     return x.gather(1, order.gather(1, median)).double()
 

@@ -67,7 +67,7 @@ def test_members_may_make_other_numbers_of_columns(name: str, device: torch.devi
 
     def check(run: Callable[[Operation, list[np.ndarray]], np.ndarray]) -> None:
         def both(one: Operation, other: Operation, rows: np.ndarray, more: list[np.ndarray]) -> np.ndarray:
-            inputs = [run(one, [rows, *more])] + [rows] * (one.kind().endswith("tree_ensemble"))
+            inputs = [run(one, [rows, *more])] + [rows] * (other.kind().endswith("linear_leaves"))
             return run(other, [*inputs, *more])
 
         found = both(stacked(first, START), stacked(second, START), x, [numbers])
