@@ -193,6 +193,11 @@ class StackedPairwise(ByMembers[Pairwise]):
         self.member(0).check(widths[0])
 
     def output_width(self, *widths: int) -> int:
+        return self._most
+
+    @functools.cached_property
+    def _most(self) -> int:
+        """The most points of a member."""
         return int(np.diff(self.first_point).max())
 
     def member(self, place: int) -> Pairwise:

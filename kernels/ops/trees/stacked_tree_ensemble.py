@@ -260,7 +260,7 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
         answer = torch.empty(len(x), self.output_width(), dtype=torch.float64)
         trees, groups = int(self._trees.max()), self.groups
         tile = max(min(LANES // (trees * self.unit.shape[1]), LARGEST_TILE // x.shape[1]), 1)
-        of_groups, first_tree = torch.arange(groups), torch.from_numpy(self.first_tree)
+        of_groups, first_tree = torch.arange(groups), parameters["first_tree"]
         for part in place.argsort().split(tile):  # a cache holds a member's nodes for all its rows
             own = place.index_select(0, part)
             found = pairs(first_tree, (own[:, None] * groups + of_groups).view(-1))  # of sums, row after row
