@@ -236,7 +236,7 @@ class StackedPairwise(ByMembers[Pairwise]):
         answer = torch.zeros(len(x), self.output_width(), dtype=torch.float64)
         members, tables = zip(*map(self.own, places), strict=True)
         matrices = [member.matrix for member in members]
-        if PointMatrix.agree(matrices):
+        if len(places) > 1 and PointMatrix.agree(matrices):
             for place, start, k in PointMatrix.tiles_of(matrices, counts, x, self._scratch):
                 own = len(members[place].points)
                 answer[start : start + len(k), :own] = k[:, :own]

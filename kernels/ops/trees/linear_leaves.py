@@ -171,7 +171,7 @@ def fast_sums_of_leaves(
     """Return the same as `sums_of_leaves`, in fewer steps."""
     (rows, trees), terms, leaf = leaves.shape, parameters["feature"].shape[1], leaves.reshape(-1)
     padded = torch.nn.functional.pad(x.double(), (1, 0))
-    column = parameters["feature"].index_select(0, leaf).view(rows, -1)
+    column = parameters["feature"].index_select(0, leaf).view(rows, trees * terms)
     numbers = padded.gather(1, column).view(-1, terms)
     products = parameters["coefficient"].index_select(0, leaf).mul_(numbers)
     sums = parameters["constant"].index_select(0, leaf)

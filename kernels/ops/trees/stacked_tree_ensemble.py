@@ -268,7 +268,7 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
             row = found.row if groups == 1 else found.row // groups
             leaf = self._descent.find_leaves_of_pairs(x_part, found.tree, row)
             if self.output == "each":
-                each = answer.view(len(x), trees, -1)
+                each = answer.view(len(x), trees, self.unit.shape[1])
                 each[part] = NO_TREE.value
                 each[part.index_select(0, found.row), found.number] = parameters["values"].index_select(0, leaf)
                 continue

@@ -79,6 +79,16 @@ def test_members_may_make_other_numbers_of_columns(name: str, device: torch.devi
     check(lambda op, arrays: run_kernel(op, arrays, device, torch.float64))
 
 
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_cpu_computes_few_rows(name: str) -> None:
+    members, widths = MEMBERS[name]
+    for rows in (0, 1):
+        arrays = inputs_for(widths, rows)
+        found = run_on_cpu(stacked(members, START), [*arrays, np.full((rows, 1), START, np.float32)])
+        assert found.shape == (rows, members[0].output_width(*widths))
+        assert found.tobytes() == run_on_cpu(members[0], arrays).tobytes()
+
+
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_no_answer_need_be_near_a_middle(rows: int) -> None:
     op = stacked([affine(9, seed) for seed in range(3)], START)
