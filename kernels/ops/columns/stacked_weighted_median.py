@@ -60,7 +60,8 @@ class StackedWeightedMedian(Stacked[WeightedMedian]):
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, numbers = inputs
-        return medians(x, parameters["weights"].index_select(0, self.places(numbers)))
+        own = parameters["weights"].index_select(0, self.places(numbers))
+        return medians(torch.where(own < 0, torch.nan, x), own.clamp_min(0))  # NaN comes last
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         tile = max(TILE_ELEMENTS // self.weights.shape[1], 1)

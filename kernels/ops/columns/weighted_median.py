@@ -114,12 +114,9 @@ class WeightedMedian(Operation):
 
 
 def medians(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Return the weighted median of each row, float64 `[rows, 1]`; both matrices are `[rows, estimators]`.
-
-    Columns with a weight of −1 follow a row's last estimator, and count for nothing.
-    """
-    order = torch.where(weights < 0, torch.nan, x).argsort(dim=1, stable=True)
-    sums = weights.clamp_min(0).gather(1, order).cumsum(1)
+    """Return the weighted median of each row, float64 `[rows, 1]`; both matrices are `[rows, estimators]`."""
+    order = x.argsort(dim=1, stable=True)
+    sums = weights.gather(1, order).cumsum(1)
     median = (sums >= 0.5 * sums[:, -1:]).byte().argmax(1, keepdim=True)
     return x.gather(1, order.gather(1, median)).double()
 
