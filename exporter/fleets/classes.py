@@ -95,7 +95,7 @@ def _steps(alike: Alike) -> Iterator[Step]:
         operations = [member.plan.steps[place].operation for member in alike.members]
         inputs, output = tuple(map(alike.value, from_places)), alike.value(place)
         kind = stacked_class(operations[0])
-        if kind is None or (_same(operations) and not kind.RAGGED):
+        if kind is None or (_same(operations) and not kind.RAGGED):  # equal ones may read other numbers of columns
             yield Step(operations[0], inputs, output)
             continue
         stack: Operation = kind.of(operations, alike.start)
