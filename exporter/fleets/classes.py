@@ -94,7 +94,7 @@ def _steps(alike: Alike) -> Iterator[Step]:
         operations = [member.plan.steps[place].operation for member in alike.members]
         inputs, output = tuple(map(alike.value, from_places)), alike.value(place)
         kind = stacked_class(operations[0])
-        if kind is None or _same(operations):
+        if kind is None or (_same(operations) and not kind.RAGGED):  # equal ones may read other numbers of columns
             yield Step(operations[0], inputs, output)
             continue
         yield Step(kind.of(operations, alike.start), (*inputs, NUMBER), output)
@@ -119,8 +119,17 @@ def _outputs(plan: Plan) -> dict[str, int]:
 
 def _key(plan: Plan) -> Hashable:
     """Return what plans of one class have in common: operations that cannot be stacked are the same in all of them."""
-    steps = [(step.operation.kind(), _key_of(step.operation)) for step in plan.steps]
-    return plan.n_features, plan.dtype, tuple(_outputs(plan).items()), tuple(_inputs(plan)), tuple(steps)
+    steps, widths = [(step.operation.kind(), _key_of(step.operation)) for step in plan.steps], plan.widths()
+    of_values = tuple(0 if _may_be_ragged(plan, step.output) else widths[step.output] for step in plan.steps)
+    return plan.n_features, plan.dtype, tuple(_outputs(plan).items()), tuple(_inputs(plan)), tuple(steps), of_values
+
+
+def _may_be_ragged(plan: Plan, value: str) -> bool:
+    """Return whether steps that read a value let members have other numbers of columns of it."""
+    readers = [step for step in plan.steps if value in step.inputs]
+    kinds = [stacked_class(step.operation) for step in readers if value not in step.inputs[1:]]
+    taken = len(kinds) == len(readers) > 0 and all(kind is not None and kind.RAGGED for kind in kinds)
+    return taken and value not in plan.outputs.values()
 
 
 def _key_of(operation: Operation) -> Hashable:

@@ -6,6 +6,7 @@ compute the same bits:
 - The leaves of summed trees are the integers that are summed, times their unit.
 - Sets of categories have the width of the widest member's.
 - Piecewise functions that are added up are one function for each column and target.
+- Linear leaves have as many terms as the largest one of all members.
 """
 
 from __future__ import annotations
@@ -21,20 +22,25 @@ from triton_regressors.exporter.fleets.classes import NUMBER, ROWS, Alike
 from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.member_choice import MemberChoice
+from triton_regressors.kernels.ops.columns.stacked_combine import StackedCombine
 from triton_regressors.kernels.ops.columns.stacked_lookup import StackedLookup
+from triton_regressors.kernels.ops.columns.stacked_weighted_median import StackedWeightedMedian
 from triton_regressors.kernels.ops.linear.by_members import ByMembers
 from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.ops.linear.piecewise_affine import PiecewiseAffine
 from triton_regressors.kernels.ops.linear.stacked_pieces import StackedPieces
 from triton_regressors.kernels.ops.linear.stacked_piecewise import StackedPiecewise
 from triton_regressors.kernels.ops.linear.stacked_piecewise_affine import StackedPiecewiseAffine
-from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
+from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
+from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, leaf_starts
+from triton_regressors.kernels.ops.trees.stacked_linear_leaves import StackedLinearLeaves
 from triton_regressors.kernels.ops.trees.stacked_symmetric_trees import StackedSymmetricTrees
 from triton_regressors.kernels.ops.trees.stacked_tree_ensemble import StackedTreeEnsemble
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step, operation_class
 from triton_regressors.kernels.plan.stacked import PREFIX, Stacked
+from triton_regressors.kernels.plan.stacked_fields import StackedFields
 
 
 def member_plans(plan: Plan, fleet: Fleet, outputs: Sequence[str]) -> Iterator[Plan]:
@@ -93,8 +99,11 @@ def _attributes(stack: Stacked[Any]) -> dict[str, Any]:
     return {name: value for name, value in stack.attributes().items() if name != "start"}
 
 
-@unstacked.register
-def _by_members(stack: ByMembers) -> list[Operation]:  # type: ignore[type-arg]  # the registry takes classes alone
+@unstacked.register(ByMembers)
+@unstacked.register(StackedCombine)
+@unstacked.register(StackedFields)
+@unstacked.register(StackedWeightedMedian)
+def _by_members(stack: ByMembers[Any] | StackedCombine | StackedFields[Any] | StackedWeightedMedian) -> list[Operation]:
     return [stack.member(m) for m in range(stack.members)]
 
 
@@ -148,24 +157,27 @@ def _piecewise_affine(stack: StackedPiecewiseAffine) -> list[Operation]:
 
 @unstacked.register
 def _trees(stack: StackedTreeEnsemble) -> list[Operation]:
-    inner = stack.feature >= 0
-    first_node = [*np.minimum.reduceat(stack.roots, stack.first_tree[:-1]), len(stack.feature)]
+    inner, first_tree = stack.feature >= 0, stack.first_tree[:: stack.groups]
+    first_node = [*np.minimum.reduceat(stack.roots, first_tree[:-1]), len(stack.feature)]
     first_leaf = np.append(0, np.cumsum(~inner))[first_node]
     nodes = [slice(*each) for each in itertools.pairwise(first_node)]
     asks = inner & (stack.flags & CATEGORICAL > 0)
     first_set = _starts([stack.threshold[own][asks[own]] for own in nodes], len(stack.sets))
     found: list[Operation] = []
     for m, own in enumerate(nodes):
-        trees, leaves = (slice(first[m], first[m + 1]) for first in (stack.first_tree, first_leaf))
+        trees, leaves = (slice(first[m], first[m + 1]) for first in (first_tree, first_leaf))
         threshold = stack.threshold[own].copy()
         threshold[asks[own]] -= first_set[m]
         values, groups = stack.leaves[leaves], np.zeros(0, dtype=np.int32)
-        if stack.output == "ordered":
-            groups = np.array([0, trees.stop - trees.start], dtype=np.int32)
-        elif stack.output == "each":
-            values = values.view(np.float64)
-        else:
-            values = values * stack.unit[m]
+        if stack.output == "ordered" or stack.groups > 1:
+            starts = stack.first_tree[m * stack.groups : (m + 1) * stack.groups + 1]
+            groups = starts - starts[0]
+        roots = stack.roots[trees] - np.int32(own.start)
+        if stack.output == "sum":
+            unit = stack.unit[m]
+            if stack.groups > 1:
+                unit = np.repeat(unit, np.diff(leaf_starts(stack.feature[own], roots)[groups]))[:, None]
+            values = values * unit
         found.append(
             TreeEnsemble(
                 stack.feature[own],
@@ -173,7 +185,7 @@ def _trees(stack: StackedTreeEnsemble) -> list[Operation]:
                 stack.child[own] - np.where(inner[own], own.start, leaves.start).astype(np.int32),
                 stack.flags[own],
                 stack.sets[first_set[m] : first_set[m + 1]],
-                stack.roots[trees] - np.int32(own.start),
+                roots,
                 values,
                 stack.baseline[m],
                 float(stack.divisor[m]),
@@ -184,6 +196,13 @@ def _trees(stack: StackedTreeEnsemble) -> list[Operation]:
             )
         )
     return found
+
+
+@unstacked.register
+def _linear_leaves(stack: StackedLinearLeaves) -> list[Operation]:
+    own = [slice(*each) for each in itertools.pairwise(stack.first_leaf)]
+    arrays = stack.constant, stack.value, stack.feature, stack.coefficient
+    return [LinearLeaves(*(array[leaves] for array in arrays)) for leaves in own]
 
 
 @unstacked.register

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ PREFIX = "stacked_"
 @dataclass(frozen=True, eq=False)
 class Stacked(Operation, Generic[Member]):
     """Operations of one kind, one for each of `members` members from number `start` on."""
+
+    RAGGED: ClassVar[bool] = False
+    """Whether members may read other numbers of columns of the first input: a row begins with those of its member."""
 
     @classmethod
     @abstractmethod

@@ -251,6 +251,7 @@ BY_DIGITS = (
     "digit_layer_kernel",
     "digit_norm_kernel",
     "pairwise_digits_kernel",
+    "stacked_pairwise_digits_kernel",
     "stacked_digit_layers_kernel",
     "stacked_sums_of_pairs_kernel",
     "sums_of_pairs_kernel",

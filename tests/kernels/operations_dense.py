@@ -54,5 +54,5 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
 OPERATIONS |= {
     "dense 5-140-3 relu in int8": (dense_layers(5, 140, 3, precision="int8"), (5,)),
     "ordered affine": (ordered_affine(9), (9,)),
-    "ordered affine to 11": (ordered_affine(5, 11, "exp"), (5,)),
+    "ordered affine to 11": (ordered_affine(5, 11, "expit"), (5,)),
 }

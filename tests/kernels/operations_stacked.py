@@ -6,19 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from tests.kernels.operations_dense import dense_layers
+from tests.kernels.operations_dense import dense_layers, ordered_affine
+from tests.kernels.operations_expression import CHOSEN, CLIPPED, RATIO, expression
 from tests.kernels.operations_lookup import FIRST, impute, lookup
 from tests.kernels.operations_neighbors import neighbors, tree_neighbors
-from tests.kernels.operations_pairwise import pairwise, pairwise_affine
+from tests.kernels.operations_pairwise import pairwise, pairwise_affine, squared_norm
 from tests.kernels.operations_piecewise import piecewise, piecewise_affine
-from tests.kernels.operations_polynomial import polynomial_affine, quadratic
-from tests.kernels.operations_trees import ordered_ensemble, symmetric_trees, tree_ensemble
+from tests.kernels.operations_polynomial import polynomial, polynomial_affine, quadratic
+from tests.kernels.operations_trees import grouped, linear_leaves, ordered_ensemble, symmetric_trees, tree_ensemble
+from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.power import Power
 from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import Operation
 from triton_regressors.kernels.plan.stacked import Stacked, stacked_class
+
+Ragged = tuple[Sequence[Operation], Sequence[Operation], int]
 
 
 def affine(features: int, seed: int, function: str = "identity", targets: int = 1, unused: int = 3) -> Affine:
@@ -85,12 +92,32 @@ def scales(form: str, single: bool) -> list[Operation]:
     return found
 
 
-def ensembles(trees: Sequence[int], **options: Any) -> list[Operation]:
+def ensembles(trees: Sequence[int], **options: Any) -> list[TreeEnsemble]:
     """Return drawn ensembles of these numbers of trees, of different depths and divisors."""
     return [
         tree_ensemble(5, count, place % 5, seed=place, divisor=1.0 + place, **options)
         for place, count in enumerate(trees)
     ]
+
+
+def in_groups(sizes: Sequence[int], **options: Any) -> Operation:
+    """Return drawn trees in groups of these sizes, whose sums are ordered."""
+    starts = np.cumsum([0, *sizes], dtype=np.int32)
+    op = ordered_ensemble(5, int(starts[-1]), 3, len(sizes), seed=sizes[0], **options)
+    return dataclasses.replace(op, starts=starts)
+
+
+def expressions(width: int, programs: Sequence[tuple[Any, int]]) -> list[Operation]:
+    """Return members that compute the same programs with other constants."""
+    first, *others = [expression(width, programs, seed) for seed in range(3)]
+    return [first, *(dataclasses.replace(first, constants=each.constants) for each in others)]
+
+
+def powers(method: str, inverse: bool) -> list[Operation]:
+    """Return members with exponents of their own, some of which mean the logarithm."""
+    right = np.random.default_rng(0).uniform(-2, 3, (4, 7))
+    right[:, 2], right[1:3, 3] = 0.0, 2.0
+    return [Power(each, 2 - each, method, inverse) for each in right]
 
 
 def sums_over_points(
@@ -103,6 +130,35 @@ def sums_over_points(
         member = dataclasses.replace(member, gamma=member.gamma * (1 - 0.1 * seed), coef0=member.coef0 * (1 + seed))
         found.append(dataclasses.replace(member, table=pairwise(name, 1, 1).table, precision=precision))
     return found
+
+
+def functions_of_points(name: str, features: int, precision: str = "float64") -> list[Operation]:
+    """Return functions of as many points, of one kind with other numbers."""
+    found: list[Operation] = []
+    for seed in range(3):
+        member = pairwise(name, features, 70, seed)
+        fields = {"gamma": member.gamma * (1 - 0.1 * seed), "table": pairwise(name, 1, 1).table}
+        found.append(dataclasses.replace(member, **fields, precision=precision))
+    return found
+
+
+def trees_with_linear_leaves() -> Ragged:
+    """Return members with other numbers of trees, whose leaves have numbers, and the linear functions of the leaves."""
+    trees = ensembles((33, 1, 40, 7), output="each")
+    trees = [dataclasses.replace(each, values=np.arange(len(each.values))[:, None] * 1.0) for each in trees]
+    return trees, [linear_leaves(5, len(each.values), 1 + place, place) for place, each in enumerate(trees)], 5
+
+
+def trees_with_medians() -> Ragged:
+    """Return members with other numbers of trees, and weights for the median of these; a lone tree has the weight 0."""
+    trees = ensembles((5, 1, 9), output="each")
+    return trees, [WeightedMedian(np.arange(len(each.roots)) / 7) for each in trees], 5
+
+
+def norms_of_functions(name: str, features: int, points: Sequence[int], precision: str = "float64") -> Ragged:
+    """Return functions of other numbers of points, and the norms of triangular maps of them."""
+    functions = [dataclasses.replace(pairwise(name, features, p, p), precision=precision) for p in points]
+    return functions, [squared_norm(count, count, count, triangular=True) for count in points], features
 
 
 def networks(*widths: int, members: int = 3, unused: bool = False, **options: Any) -> list[Operation]:
@@ -129,20 +185,27 @@ def stacked(members: Sequence[Operation], start: int = 0) -> Stacked[Any]:
     return kind.of(members, start)
 
 
-MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
+MEMBERS: dict[str, tuple[Sequence[Operation], tuple[int, ...]]] = {
     **{
         f"affine {features}": ([affine(features, seed) for seed in range(7)], (features,))
         for features in (1, 5, 13, 32, 37, 300, 1500)
     },
     "affine 9 then exp": ([affine(9, seed, "exp") for seed in range(3)], (9,)),
     "trees": (ensembles((3, 1, 12, 40, 7, 3)), (5,)),
-    "trees then exp": (ensembles((2, 9, 4), outputs=3, function="exp"), (5,)),
+    "trees then expit": (ensembles((2, 9, 4), outputs=3, function="expit"), (5,)),
     "trees in order": (
-        [ordered_ensemble(5, trees, trees % 4, seed=trees, function="exp") for trees in (3, 1, 40, 12)],
+        [ordered_ensemble(5, trees, trees % 4, seed=trees, function="expit") for trees in (3, 1, 40, 12)],
+        (5,),
+    ),
+    "trees in order in groups": ([in_groups(sizes) for sizes in ((3, 1), (1, 40), (33, 2))], (5,)),
+    "trees of 2 numbers in order in groups": ([in_groups(sizes, outputs=2) for sizes in ((3, 1), (1, 40))], (5,)),
+    "trees in groups": (
+        [grouped(each, [0, 1, 3, len(each.roots)]) for each in ensembles((5, 40, 4), sets=2, words=3)],
         (5,),
     ),
     "single trees": (ensembles((1, 1, 1, 1), output="each"), (5,)),
     "single trees of 3 outputs": (ensembles((1, 1, 1), outputs=3, output="each"), (5,)),
+    "trees side by side": (ensembles((70, 70, 70), outputs=2, output="each", sets=1, words=2), (5,)),
     "trees with categories": (
         [
             tree_ensemble(5, 6 - place, 3, seed=place, sets=sets, words=words)
@@ -228,6 +291,41 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
         )
     },
     **{
+        f"functions of points{' by products' * by_products}: {name} of {features} in {precision}": (
+            functions_of_points(name, features, precision),
+            (features,),
+        )
+        for name, features, precision, by_products in (
+            ("rbf", 5, "float64", False),
+            ("matern_5_2", 40, "float64", False),
+            ("matern_1_2", 9, "float64", False),
+            ("rational_quadratic", 40, "float64", True),
+            ("rbf", 9, "ten digits", True),
+            ("matern_1_2", 40, "ten digits", True),
+        )
+    },
+    "squared norm": ([squared_norm(40, 70, seed) for seed in range(3)], (40,)),
+    "squared norm by a triangle": ([squared_norm(70, 50, seed, True) for seed in range(3)], (70,)),
+    "expression": (expressions(5, [(CLIPPED, 3), (RATIO, 2), (CHOSEN, 4)]), (5,)),
+    "linear leaves": ([linear_leaves(5, leaves, terms, leaves) for leaves, terms in ((3, 2), (9, 5), (1, 1))], (40, 5)),
+    "combine": (
+        [Combine("product", (1.0 + seed, -0.5), (seed / 3, 2.0), exponent=3.0) for seed in range(3)],
+        (1, 5),
+    ),
+    "combine a sum": (
+        [Combine("sum", (0.3, 2.0 + seed, 1.0), (float(seed), 0.0, 0.1)) for seed in range(4)],
+        (4, 4, 4),
+    ),
+    "weighted_median": ([WeightedMedian(np.linspace(1, most, 9)) for most in (0.1, 2, 30)], (9,)),
+    **{
+        f"power {'inverse ' * inverse}{method}": (powers(method, inverse), (7,))
+        for method in Power.METHODS
+        for inverse in (False, True)
+    },
+    "ordered affine": ([ordered_affine(9, seed=seed) for seed in range(5)], (9,)),
+    "ordered affine to 3, then expit": ([ordered_affine(37, 3, "expit", seed) for seed in range(3)], (37,)),
+    "monomials": ([polynomial(6, 3, seed) for seed in range(4)], (6,)),
+    **{
         f"network {'-'.join(map(str, widths))} in {precision}": (
             networks(*widths, precision=precision, **own),
             widths[:1],
@@ -254,7 +352,7 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     ),
     "symmetric trees": (
         [
-            symmetric_trees(5, [3, 0, 6, 2, 9][: 2 + place] * trees, 2, place, questions=9 + place, function="exp")
+            symmetric_trees(5, [3, 0, 6, 2, 9][: 2 + place] * trees, 2, place, questions=9 + place, function="expit")
             for place, trees in enumerate((1, 20, 3))
         ],
         (5,),
@@ -265,6 +363,15 @@ MEMBERS: dict[str, tuple[list[Operation], tuple[int, ...]]] = {
     ),
 }
 """Members' operations, which are alike, and the widths of their inputs."""
+
+RAGGED = {
+    "trees with medians": trees_with_medians(),
+    "trees with linear leaves": trees_with_linear_leaves(),
+    "norms of rbf": norms_of_functions("rbf", 3, (40, 33, 64)),
+    "norms of matern_3_2 of many features": norms_of_functions("matern_3_2", 20, (70, 96)),
+    "norms of matern_1_2 in ten digits": norms_of_functions("matern_1_2", 20, (70, 96), "ten digits"),
+}
+"""Members' operations with other numbers of columns, operations that read these columns, and the width of the rows."""
 
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     f"stacked {name}": (stacked(members, 2), (*widths, 1)) for name, (members, widths) in MEMBERS.items()

@@ -122,17 +122,17 @@ def linear_leaves(features: int, leaves: int, terms: int, seed: int = 0) -> Line
 
 
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
-    "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="exp"), (6,)),
+    "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="expit"), (6,)),
     "many trees": (tree_ensemble(5, 12, 4), (5,)),
     "trees with categories": (tree_ensemble(5, 9, 2, sets=6, words=3), (5,)),
     "trees with categories float64": (tree_ensemble(5, 9, 1, sets=6, dtype=np.float64, rounding="floor"), (5,)),
     "trees in groups": (grouped(tree_ensemble(5, 12, 4, divisor=3.0), [0, 1, 8, 12]), (5,)),
     "trees in groups with categories": (grouped(tree_ensemble(5, 5, 2, sets=6, dtype=np.float64), [0, 3, 5]), (5,)),
     "trees side by side": (tree_ensemble(4, 5, 2, output="each"), (4,)),
-    "trees in order": (ordered_ensemble(5, 12, 4, function="exp"), (5,)),
+    "trees in order": (ordered_ensemble(5, 12, 4, function="expit"), (5,)),
     "trees in order in groups": (ordered_ensemble(5, 9, 2, groups=2, outputs=3, sets=6, words=2), (5,)),
     "tree leaves": (tree_ensemble(4, 5, 3, output="leaves"), (4,)),
-    "symmetric trees": (symmetric_trees(6, [6] * 12, function="exp"), (6,)),
+    "symmetric trees": (symmetric_trees(6, [6] * 12, function="expit"), (6,)),
     "symmetric trees of many depths": (symmetric_trees(5, [3, 0, 8, 1, 9, 12], 3), (5,)),
     "symmetric trees in groups": (grouped(symmetric_trees(5, [3, 0, 8, 1, 6], function="exp"), [0, 2, 5]), (5,)),
     "symmetric trees float64": (symmetric_trees(5, [7] * 5, 1, dtype=np.float64, questions=300), (5,)),

@@ -7,8 +7,11 @@ import sys
 from tests.kernels.gpu_orders import ORDERED
 from tests.kernels.test_gpu_compile import COMPILES, ROOT
 
-WITH_SUMS = ("affine", "lookup summed", "network", "piecewise_affine", "points", "polynomial", "quadratic")
-"""The first words of operations that add up; a map of one feature has nothing to add."""
+WITH_SUMS = (
+    *("affine", "functions of points by products", "linear leaves", "lookup summed", "network"),
+    *("piecewise_affine", "points", "polynomial", "quadratic", "squared norm", "weighted_median"),
+)
+"""The first words of operations that add up, or look for the least; a map of one feature has nothing to add."""
 
 
 def test_stacked_sums_have_the_layouts_of_one_model() -> None:

@@ -43,7 +43,9 @@ from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.networks.stacked_dense_layers import StackedDenseLayers
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.ops.points.stacked_pairwise import StackedPairwise
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
+from triton_regressors.kernels.ops.points.stacked_squared_norm import StackedSquaredNorm
 from triton_regressors.kernels.plan.plan import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in sqrt")  # in the interpreter
@@ -236,8 +238,9 @@ def test_an_affine_map_passes_on_what_it_looks_at() -> None:
 
 
 EXACT = (
-    *("linear_leaves", "ordered_affine", "piecewise", "pool"),
-    *("stacked_symmetric_trees", "stacked_tree_ensemble", "symmetric_trees", "tree_ensemble", "weighted_median"),
+    *("linear_leaves", "ordered_affine", "piecewise", "pool", "stacked_linear_leaves", "stacked_ordered_affine"),
+    *("stacked_symmetric_trees", "stacked_tree_ensemble", "stacked_weighted_median", "symmetric_trees"),
+    *("tree_ensemble", "weighted_median"),
 )
 """Operations that move numbers, add up integers or compute with floats in a given order."""
 
@@ -253,7 +256,7 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case PairwiseAffine():
             largest = float(op.values(torch.from_numpy(arrays[0])).abs().max())
             return 2e-13 * np.maximum(10 * largest * len(op.points), size)
-        case StackedPairwiseAffine():
+        case StackedPairwise() | StackedPairwiseAffine() | StackedSquaredNorm():
             members = [op.member(place) for place in range(op.members)]
             return np.max([allowed_in_float64(member, arrays[:1], expected) for member in members], axis=0)
         case DenseLayers() | StackedDenseLayers():

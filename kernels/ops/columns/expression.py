@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ import triton
 
 from ...format.errors import PlanError
 from ...numerics.instructions import HIDES_NAN, INSTRUCTIONS, arguments_of
+from ...numerics.members import one_member
 from ...plan.plan import Operation, Parameters
 from .expression_kernel import expression_kernel, group_text
 from .launch import EXPRESSION_BLOCK, EXPRESSION_WARPS, LAUNCH_GROUPS, LAUNCH_INSTRUCTIONS
@@ -99,55 +100,59 @@ class Expression(Operation):
         }
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        x, answers = inputs[0].double(), []
-        for group in self.groups:
-            columns, constants = _tables(group, parameters)
-            values = {f"x{k}": x[:, columns[:, k]] for k in range(group.inputs)}
-            values |= {f"c{k}": constants[:, k].expand(len(x), -1) for k in range(group.constants)}
-            answers.append(evaluate(group.program, values))
-        return torch.cat(answers, dim=1)
+        x = inputs[0].double()
+        own = parameters["constants"].expand(len(x), -1)
+        return torch.cat([evaluated(group, parameters["columns"], own, x) for group in self.groups], dim=1)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         answer = torch.empty(len(x), self.output_width(), dtype=torch.float64)
         for group in self.groups:
-            columns, constants = _tables(group, parameters)
+            columns = group_columns(group, parameters["columns"])
+            constants = group_constants(group, parameters["constants"])
             step = max(1, ELEMENTS_AT_ONCE // group.lanes)
-            fixed = {f"c{k}": _flat(each.expand(min(step, len(x)), -1)) for k, each in enumerate(constants.T)}
+            fixed = {f"c{k}": flat(each.expand(min(step, len(x)), -1)) for k, each in enumerate(constants.T)}
             for start in range(0, len(x), step):
                 rows = x[start : start + step]
                 size = len(rows) * group.lanes
-                values = {f"x{k}": _flat(rows.index_select(1, each)) for k, each in enumerate(columns.T)}
+                values = {f"x{k}": flat(rows.index_select(1, each)) for k, each in enumerate(columns.T)}
                 values |= {name: each[: _filled(size)] for name, each in fixed.items()}
                 found = evaluate(group.program, values)[:size]
                 answer[start : start + step, group.first_output :][:, : group.lanes] = found.view(len(rows), -1)
         return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), width = inputs, output.shape[1]
+        self.launch_kernels(parameters, inputs[0], output, rows, one_member(inputs[0]))
+
+    def launch_kernels(
+        self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, members: Mapping[str, Any]
+    ) -> None:
+        """Launch kernels on the first rows; `members` says how they find each row's constants."""
         span = min(EXPRESSION_BLOCK, triton.next_power_of_2(max(rows, 1)))
-        for lanes, text in self._texts:
+        for lanes, text in self.texts:
             blocks = sum(triton.cdiv(span * count, EXPRESSION_BLOCK) for count in lanes)
             expression_kernel[(triton.cdiv(rows, span) * blocks,)](
-                x,
+                x=x,
                 **parameters,
+                **members,
                 out=output,
                 rows=rows,
                 span=span,
                 blocks=blocks,
+                OF_MEMBER=parameters["constants"].shape[-1],
                 GROUPS=text,
                 WIDTH=x.shape[1],
-                OUT_WIDTH=width,
+                OUT_WIDTH=output.shape[1],
                 BLOCK=EXPRESSION_BLOCK,
                 num_warps=EXPRESSION_WARPS,
                 enable_fp_fusion=False,
             )
 
     def launches(self, inputs: int) -> int:
-        return len(self._texts)
+        return len(self.texts)
 
     @functools.cached_property
-    def _texts(self) -> list[tuple[list[int], str]]:
+    def texts(self) -> list[tuple[list[int], str]]:
         """Return the lanes of each group of a launch and the text that its kernel is compiled from."""
         launches: list[list[Group]] = []
         left = 0
@@ -185,7 +190,14 @@ def evaluate(program: Program, values: dict[str, torch.Tensor]) -> torch.Tensor:
     return result
 
 
-def _flat(matrix: torch.Tensor) -> torch.Tensor:
+def evaluated(group: Group, columns: torch.Tensor, constants: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Return a group's numbers `[rows, lanes]` for float64 rows with constants of their own, `[rows, constants]`."""
+    own, inputs = group_constants(group, constants), group_columns(group, columns)
+    values = {f"x{k}": x[:, inputs[:, k]] for k in range(group.inputs)}
+    return evaluate(group.program, values | {f"c{k}": own[..., k] for k in range(group.constants)})
+
+
+def flat(matrix: torch.Tensor) -> torch.Tensor:
     """Return a matrix as float64 numbers row after row, with others after them up to a whole number of vectors."""
     size = matrix.numel()
     if size % VECTOR == 0:
@@ -200,12 +212,16 @@ def _filled(size: int) -> int:
     return -(-size // VECTOR) * VECTOR
 
 
-def _tables(group: Group, parameters: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a group's columns `[lanes, inputs]` and constants `[lanes, constants]`."""
-    count = group.lanes * group.inputs, group.lanes * group.constants
-    columns = parameters["columns"][group.first_column : group.first_column + count[0]]
-    constants = parameters["constants"][group.first_constant : group.first_constant + count[1]]
-    return columns.view(group.lanes, group.inputs), constants.view(group.lanes, group.constants)
+def group_columns(group: Group, columns: torch.Tensor) -> torch.Tensor:
+    """Return a group's columns `[lanes, inputs]` among those of all groups."""
+    end = group.first_column + group.lanes * group.inputs
+    return columns[group.first_column : end].view(group.lanes, group.inputs)
+
+
+def group_constants(group: Group, constants: torch.Tensor) -> torch.Tensor:
+    """Return a group's constants `[…, lanes, constants]` among those of all groups, `[…, all]`."""
+    end = group.first_constant + group.lanes * group.constants
+    return constants[..., group.first_constant : end].unflatten(-1, (group.lanes, group.constants))
 
 
 def _count(program: Program, kind: str) -> int:

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from ...numerics.instructions import apply_instruction
+from ...numerics.members import member_places
 
 
 def group_text(numbers: Sequence[int], program: Iterable[tuple[str, ...]]) -> str:
@@ -66,14 +67,19 @@ def operand_at(group, instruction, place):
 @triton.jit
 def evaluate_group(
     x,
+    numbers,
     columns,
     constants,
     out,
     first_row,  # int64
-    first,  # the first number of the group's in this span of rows
+    first_number,  # of the group's in this span of rows
     rows,
     span,
+    first,
+    members,
+    STACKED: tl.constexpr,
     GROUP: tl.constexpr,
+    OF_MEMBER: tl.constexpr,
     WIDTH: tl.constexpr,
     OUT_WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -83,16 +89,19 @@ def evaluate_group(
     INPUTS: tl.constexpr = number_of(GROUP, 1)
     CONSTANTS: tl.constexpr = number_of(GROUP, 2)
     COUNT: tl.constexpr = instruction_count(GROUP)
-    at = first + tl.arange(0, BLOCK)
+    at = first_number + tl.arange(0, BLOCK)
     lane = at % LANES
     row = first_row + at // LANES
     inside = (at < span * LANES) & (row < rows)
+    own = constants + number_of(GROUP, 4) + lane * CONSTANTS
+    if STACKED:
+        own += member_places(numbers, row, inside, first, members) * OF_MEMBER
     values = ()  # type: tuple[tl.tensor, ...]
     for k in tl.static_range(INPUTS):
         column = tl.load(columns + number_of(GROUP, 3) + lane * INPUTS + k)
         values += (tl.load(x + row * WIDTH + column, mask=inside, other=1.0).to(tl.float64),)
     for k in tl.static_range(CONSTANTS):
-        values += (tl.load(constants + number_of(GROUP, 4) + lane * CONSTANTS + k),)
+        values += (tl.load(own + k),)
     for number in tl.static_range(COUNT):
         a = values[operand_at(GROUP, number, 0)]
         b = values[operand_at(GROUP, number, 1)]
@@ -102,15 +111,20 @@ def evaluate_group(
     tl.store(out + row * OUT_WIDTH + number_of(GROUP, 5) + lane, y, mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "span", "blocks"])
+@triton.jit(do_not_specialize=["rows", "span", "blocks", "first", "members"])
 def expression_kernel(
     x,  # float32 or float64 [rows, WIDTH]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     columns,  # int32: those of the lanes of each group
-    constants,  # float64, likewise
+    constants,  # float64, likewise; [members, OF_MEMBER] where STACKED
     out,  # float32 or float64 [rows, OUT_WIDTH]
     rows,
     span,  # rows of which programs side by side make all groups
     blocks,  # programs for these
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
+    OF_MEMBER: tl.constexpr,
     GROUPS: tl.constexpr,
     WIDTH: tl.constexpr,
     OUT_WIDTH: tl.constexpr,
@@ -124,6 +138,7 @@ def expression_kernel(
         if (block >= 0) & (block < count):
             evaluate_group(
                 x,
+                numbers,
                 columns,
                 constants,
                 out,
@@ -131,6 +146,10 @@ def expression_kernel(
                 block * BLOCK,
                 rows,
                 span,
+                first,
+                members,
+                STACKED=STACKED,
+                OF_MEMBER=OF_MEMBER,
                 GROUP=group_at(GROUPS, number),
                 WIDTH=WIDTH,
                 OUT_WIDTH=OUT_WIDTH,

@@ -21,7 +21,7 @@ from ...plan.plan import Operation
 def monomial_block(
     x,  # float32 or float64 [rows, FEATURES]
     indices,  # int32 [MONOMIALS, DEGREE]
-    shift,  # float64 [FEATURES]
+    shift,  # float64 [FEATURES]; for each row where SHIFTS: pointers, [BLOCK_ROWS, 1]
     row,  # int64 [BLOCK_ROWS]
     monomial,  # int32 [BLOCK_MONOMIALS]
     rows,
@@ -29,6 +29,7 @@ def monomial_block(
     MONOMIALS: tl.constexpr,
     DEGREE: tl.constexpr,
     SINGLE: tl.constexpr = False,
+    SHIFTS: tl.constexpr = False,
 ):
     """Return the monomials of `x − shift`, `[BLOCK_ROWS, BLOCK_MONOMIALS]`, in float64; 1 past the last of them.
 
@@ -40,7 +41,10 @@ def monomial_block(
         real = feature < FEATURES
         inside = (row < rows)[:, None] & real[None, :]
         value = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
-        away = tl.load(shift + feature, mask=real, other=0.0)[None, :]
+        if SHIFTS:
+            away = tl.load(shift + feature[None, :], mask=inside, other=0.0)
+        else:
+            away = tl.load(shift + feature, mask=real, other=0.0)[None, :]
         product *= tl.where(real[None, :], value - away, 1.0)
         if SINGLE:
             product = product.to(tl.float32).to(tl.float64)
@@ -66,9 +70,15 @@ class Monomials(Operation):
             raise PlanError(f"polynomial: shift and factor must be [{features}], not {shift.shape}, {factor.shape}.")
 
     def monomial_scale(self) -> np.ndarray:
-        """Return `Πₖ factor[indices[m, k]]` in float64, `[monomials]`; the index `F` is one."""
-        scale: np.ndarray = np.append(self.factor, 1.0)[self.indices].prod(axis=1)
-        return scale
+        """Return the product of the factors of each monomial, float64 `[monomials]`."""
+        return monomial_scale(self.factor, self.indices)
+
+
+def monomial_scale(factor: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Return `Πₖ factor[…, indices[m, k]]`, float64 `[…, monomials]`; the index `F` is one."""
+    padded = np.concatenate([factor, np.ones((*factor.shape[:-1], 1))], axis=-1)
+    scale: np.ndarray = padded[..., indices].prod(axis=-1)
+    return scale
 
 
 def monomials(indices: torch.Tensor, u: torch.Tensor, single: bool = False) -> torch.Tensor:

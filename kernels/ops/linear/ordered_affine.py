@@ -9,8 +9,9 @@ products and sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +19,10 @@ import triton
 import triton.language as tl
 
 from ...cpu.ordered_sum import add_in_order
+from ...cpu.tiles import apply
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
+from ...numerics.members import member_places, one_member
 from ...plan.plan import Operation, Parameters
 from .launch import ORDERED_AHEAD, ORDERED_ROWS, ORDERED_TARGETS
 
@@ -27,13 +30,17 @@ LARGEST_TERMS = 2**20
 """Products that plain torch holds at a time."""
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "first", "members"])
 def ordered_affine_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    weight,  # float32 [FEATURES, TARGETS]
-    intercept,  # float32 [TARGETS]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
+    weight,  # float32 [FEATURES, TARGETS]; [members, FEATURES, TARGETS] where STACKED
+    intercept,  # float32 [TARGETS]; [members, TARGETS] where STACKED
     out,  # float32 or float64 [rows, TARGETS]
     rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
     FUNCTION: tl.constexpr,
@@ -45,13 +52,18 @@ def ordered_affine_kernel(
     row = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     target = (tl.program_id(1) * BLOCK_TARGETS + tl.arange(0, BLOCK_TARGETS))[None, :]
     inside = (row < rows) & (target < TARGETS)
-    total = tl.load(intercept + target + 0 * row, mask=inside, other=0.0)
+    place = member_places(numbers, row, row < rows, first, members) if STACKED else 0 * row
+    total = tl.load(intercept + place * TARGETS + target, mask=inside, other=0.0)
     for start in tl.range(0, FEATURES, AHEAD):
         for ahead in tl.static_range(AHEAD):
             feature = start + ahead
             held = (row < rows) & (feature < FEATURES)
             value = tl.load(x + row * FEATURES + feature, mask=held, other=float("nan")).to(tl.float32)
-            w = tl.load(weight + feature * TARGETS + target, mask=(target < TARGETS) & (feature < FEATURES), other=0.0)
+            held = (target < TARGETS) & (feature < FEATURES)
+            at = feature * TARGETS + target
+            if STACKED:
+                at += place * (FEATURES * TARGETS)
+            w = tl.load(weight + at, mask=held, other=0.0)
             total = tl.where(value == value, total + value * w, total)
     y = apply_function(total.to(tl.float64), FUNCTION)
     tl.store(out + row * TARGETS + target, y.to(out.dtype.element_ty), mask=inside)
@@ -85,35 +97,54 @@ class OrderedAffine(Operation):
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         weight, intercept, x = parameters["weight"][:, None], parameters["intercept"], inputs[0].float()
-        answer = torch.empty(len(x), len(intercept), dtype=torch.float64)
-        step = max(LARGEST_TERMS // weight.numel(), 1)
-        for start in range(0, len(x), step):
-            part = x[start : start + step].T[:, :, None]
-            terms = torch.where(part.isnan(), -0.0, part * weight)  # −0.0 changes no sum
-            terms[0] += intercept
-            answer[start : start + step] = add_in_order(terms)
-        return FUNCTIONS[self.function](answer)
+        parts = x.split(max(LARGEST_TERMS // weight.numel(), 1))
+        return apply(FUNCTIONS[self.function], torch.cat([sums_in_order(part, weight, intercept) for part in parts]))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        features, targets = self.weight.shape
-        block_targets = min(triton.next_power_of_2(targets), ORDERED_TARGETS)
-        ordered_affine_kernel[(triton.cdiv(rows, ORDERED_ROWS), triton.cdiv(targets, block_targets))](
-            x=inputs[0],
-            **parameters,
-            out=output,
-            rows=rows,
-            FEATURES=features,
-            TARGETS=targets,
-            FUNCTION=self.function,
-            BLOCK_ROWS=ORDERED_ROWS,
-            BLOCK_TARGETS=block_targets,
-            AHEAD=ORDERED_AHEAD,
-            num_warps=1,
-            enable_fp_fusion=False,
-        )
+        launch_ordered_affine(inputs[0], parameters, output, rows, one_member(inputs[0]), self.function)
 
     def hides_nan(self) -> bool:
         return True
 
     def describe(self) -> str:
         return f"{self.weight.shape[0]} → {self.weight.shape[1]}" + function_suffix(self.function)
+
+
+def sums_in_order(x: torch.Tensor, weight: torch.Tensor, intercept: torch.Tensor) -> torch.Tensor:
+    """Return the sums of rows `[rows, features]` in plain torch, float64 `[rows, targets]`; all tensors are float32.
+
+    The weight is `[features, 1, targets]`, or `[features, rows, targets]`, and the intercept `[targets]`, or
+    `[rows, targets]`.
+    """
+    columns = x.T[:, :, None]
+    terms = torch.where(columns.isnan(), -0.0, columns * weight)  # −0.0 changes no sum
+    terms[0] += intercept
+    return add_in_order(terms).double()
+
+
+def launch_ordered_affine(
+    x: torch.Tensor,
+    parameters: Parameters,
+    output: torch.Tensor,
+    rows: int,
+    members: Mapping[str, Any],
+    function: str,
+) -> None:
+    """Launch the kernel on the first `rows` rows; `members` says how it finds each row's weights."""
+    targets = output.shape[1]
+    block_targets = min(triton.next_power_of_2(targets), ORDERED_TARGETS)
+    ordered_affine_kernel[(triton.cdiv(rows, ORDERED_ROWS), triton.cdiv(targets, block_targets))](
+        x=x,
+        **parameters,
+        **members,
+        out=output,
+        rows=rows,
+        FEATURES=x.shape[1],
+        TARGETS=targets,
+        FUNCTION=function,
+        BLOCK_ROWS=ORDERED_ROWS,
+        BLOCK_TARGETS=block_targets,
+        AHEAD=ORDERED_AHEAD,
+        num_warps=1,
+        enable_fp_fusion=False,
+    )

@@ -11,8 +11,9 @@ This writes every monomial to memory. A plan keeps it only if no linear map foll
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,19 +21,24 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.members import member_places, one_member
 from ...plan.plan import Parameters
 from .launch import POLYNOMIAL_MONOMIALS, POLYNOMIAL_ROWS
 from .monomials import Monomials, monomial_block, monomials
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "first", "members"])
 def polynomial_kernel(
     x,  # float32 or float64 [rows, FEATURES]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     indices,  # int32 [MONOMIALS, DEGREE]
-    shift,  # float64 [FEATURES]
-    scale,  # float64 [MONOMIALS]
+    shift,  # float64 [FEATURES]; [members, FEATURES] where STACKED
+    scale,  # float64 [MONOMIALS]; [members, MONOMIALS] where STACKED
     out,  # float32 or float64 [rows, MONOMIALS]
     rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     FEATURES: tl.constexpr,
     MONOMIALS: tl.constexpr,
     DEGREE: tl.constexpr,
@@ -43,11 +49,17 @@ def polynomial_kernel(
     """A program makes `[BLOCK_ROWS, BLOCK_MONOMIALS]` of the output."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     monomial = tl.program_id(1) * BLOCK_MONOMIALS + tl.arange(0, BLOCK_MONOMIALS)
-    product = monomial_block(
-        x, indices, shift, row, monomial, rows, FEATURES=FEATURES, MONOMIALS=MONOMIALS, DEGREE=DEGREE, SINGLE=SINGLE
-    )
-    product *= tl.load(scale + monomial, mask=monomial < MONOMIALS, other=0.0)[None, :]
     inside = (row < rows)[:, None] & (monomial < MONOMIALS)[None, :]
+    away, factor = shift, scale + monomial[None, :]
+    if STACKED:
+        place = member_places(numbers, row, row < rows, first, members)[:, None]
+        away += place * FEATURES
+        factor += place * MONOMIALS
+    product = monomial_block(
+        x, indices, away, row, monomial, rows,
+        FEATURES=FEATURES, MONOMIALS=MONOMIALS, DEGREE=DEGREE, SINGLE=SINGLE, SHIFTS=STACKED,
+    )  # fmt: skip
+    product *= tl.load(factor, mask=inside if STACKED else (monomial < MONOMIALS)[None, :], other=0.0)
     tl.store(out + row[:, None] * MONOMIALS + monomial[None, :], product.to(out.dtype.element_ty), mask=inside)
 
 
@@ -75,22 +87,35 @@ class Polynomial(Monomials):
         return monomials(parameters["indices"], x - parameters["shift"], self.single) * parameters["scale"]
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (monomials, degree) = inputs, self.indices.shape
-        grid = (triton.cdiv(rows, POLYNOMIAL_ROWS), triton.cdiv(monomials, POLYNOMIAL_MONOMIALS))
-        polynomial_kernel[grid](
-            x,
-            **parameters,
-            out=output,
-            rows=rows,
-            FEATURES=x.shape[1],
-            MONOMIALS=monomials,
-            DEGREE=degree,
-            SINGLE=self.single,
-            BLOCK_ROWS=POLYNOMIAL_ROWS,
-            BLOCK_MONOMIALS=POLYNOMIAL_MONOMIALS,
-            num_warps=4,
-        )
+        launch_polynomial(inputs[0], parameters, output, rows, one_member(inputs[0]), single=self.single)
 
     def describe(self) -> str:
         single = " in float32" * self.single
         return f"{len(self.shift)} → {len(self.indices)} monomials of degree ≤ {self.indices.shape[1]}{single}"
+
+
+def launch_polynomial(
+    x: torch.Tensor,
+    parameters: Parameters,
+    output: torch.Tensor,
+    rows: int,
+    members: Mapping[str, Any],
+    *,
+    single: bool,
+) -> None:
+    """Launch the kernel on the first `rows` rows; `members` says how it finds each row's scaling."""
+    monomials, degree = parameters["indices"].shape
+    polynomial_kernel[(triton.cdiv(rows, POLYNOMIAL_ROWS), triton.cdiv(monomials, POLYNOMIAL_MONOMIALS))](
+        x=x,
+        **parameters,
+        **members,
+        out=output,
+        rows=rows,
+        FEATURES=x.shape[1],
+        MONOMIALS=monomials,
+        DEGREE=degree,
+        SINGLE=single,
+        BLOCK_ROWS=POLYNOMIAL_ROWS,
+        BLOCK_MONOMIALS=POLYNOMIAL_MONOMIALS,
+        num_warps=4,
+    )

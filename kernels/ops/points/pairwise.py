@@ -56,6 +56,39 @@ def pairwise_kernel(
     """A program makes `[BLOCK_ROWS, BLOCK_POINTS]` of the output."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+    store_functions(
+        x, shift, factor, points, norms, numbers, table, out, row, row < rows, point, rows, POINTS,
+        FEATURES=FEATURES, WIDTH=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS,
+        EXPANDED=EXPANDED, BLOCK_FEATURES=BLOCK_FEATURES,
+    )  # fmt: skip
+
+
+@triton.jit
+def store_functions(
+    x,  # like the next seven as in the kernel
+    shift,
+    factor,
+    points,
+    norms,
+    numbers,
+    table,
+    out,  # float32 or float64 [rows, WIDTH]
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the rows to write
+    point,  # int32 [BLOCK_POINTS]
+    rows,
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points
+    FEATURES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    METRIC: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    PIECES: tl.constexpr,
+    TERMS: tl.constexpr,
+    EXPANDED: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Write the functions of the rows that are `mine` and of some points, in float64."""
     if EXPANDED:
         m = expanded_metric(
             x, shift, factor, points, norms, row, point, rows,
@@ -70,8 +103,15 @@ def pairwise_kernel(
         m, numbers, table,
         PROFILE=PROFILE, WHOLE=WHOLE, PIECES=PIECES, TERMS=TERMS, APPROXIMATE=False,
     )  # fmt: skip
-    inside = (row < rows)[:, None] & (point < POINTS)[None, :]
-    tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
+    store_block(y, out, row, mine, point, POINTS, WIDTH=WIDTH)
+
+
+@triton.jit
+def store_block(y, out, row, mine, point, POINTS, WIDTH: tl.constexpr):
+    """Write a block of functions to the rows that are `mine`, and zeros past a member's last point."""
+    inside = mine[:, None] & (point < WIDTH)[None, :]
+    y = tl.where((point < POINTS)[None, :], y, 0.0)
+    tl.store(out + row[:, None] * WIDTH + point[None, :], y.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -99,6 +139,38 @@ def pairwise_digits_kernel(
     """A program makes `[BLOCK_ROWS, BLOCK_POINTS]` of the output to ten digits."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     point = tl.program_id(1) * BLOCK_POINTS + tl.arange(0, BLOCK_POINTS)
+    store_functions_of_digits(
+        x, shift, factor, points, numbers, digits, offsets, row_digits, row_terms, out, row, row < rows, point, rows,
+        POINTS,
+        FEATURES=FEATURES, WIDTH=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE, BLOCK_FEATURES=BLOCK_FEATURES,
+    )  # fmt: skip
+
+
+@triton.jit
+def store_functions_of_digits(
+    x,  # like the next nine as in the kernel
+    shift,
+    factor,
+    points,
+    numbers,
+    digits,
+    offsets,
+    row_digits,
+    row_terms,
+    out,  # float32 or float64 [rows, WIDTH]
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the rows to write
+    point,  # int32 [BLOCK_POINTS]
+    rows,
+    POINTS,  # a constant for one model, and for a fleet the number of a member's points
+    FEATURES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    METRIC: tl.constexpr,
+    PROFILE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Write the functions of the rows that are `mine` and of some points, to ten digits."""
     z0, z1, z2, place, offset, nothing = load_row_digits(
         row_digits, row_terms, row, rows, COUNT=3, BLOCK_FEATURES=BLOCK_FEATURES
     )
@@ -113,9 +185,7 @@ def pairwise_digits_kernel(
             POINTS=POINTS, METRIC=METRIC, PROFILE=PROFILE, WHOLE=WHOLE,
             WEIGHED=False, SHORT=False, BLOCK_FEATURES=BLOCK_FEATURES,
         )  # fmt: skip
-    y += nothing[:, None]
-    inside = (row < rows)[:, None] & (point < POINTS)[None, :]
-    tl.store(out + row[:, None] * POINTS + point[None, :], y.to(out.dtype.element_ty), mask=inside)
+    store_block(y + nothing[:, None], out, row, mine, point, POINTS, WIDTH=WIDTH)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -49,23 +49,47 @@ def squared_norm_kernel(
     PART_TARGETS: tl.constexpr,
 ):
     """A program makes one part of `BLOCK_ROWS` rows; the last part, the slowest, comes first."""
-    part = PARTS - 1 - tl.program_id(0)
     row = tl.program_id(1).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    store_part(
+        x, weight, offset, out, row, row < rows, rows, FEATURES, TARGETS,
+        WIDTH=FEATURES, PARTS=PARTS, TRIANGULAR=TRIANGULAR, BLOCK_FEATURES=BLOCK_FEATURES, PART_TARGETS=PART_TARGETS,
+    )  # fmt: skip
+
+
+@triton.jit
+def store_part(
+    x,  # float32 or float64 [rows, WIDTH]
+    weight,  # like the next as in the kernel
+    offset,
+    out,  # float32 or float64 [rows, PARTS]
+    row,  # int64 [BLOCK_ROWS]
+    mine,  # bool [BLOCK_ROWS]: the rows to write
+    rows,
+    FEATURES,  # a constant for one model, and for a fleet the number of a member's features, like the next
+    TARGETS,
+    WIDTH: tl.constexpr,
+    PARTS: tl.constexpr,
+    TRIANGULAR: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+    PART_TARGETS: tl.constexpr,
+):
+    """Write the program's part of the rows that are `mine`."""
+    part = PARTS - 1 - tl.program_id(0)
     target = part * PART_TARGETS + tl.arange(0, PART_TARGETS)
-    total = tl.zeros([BLOCK_ROWS, PART_TARGETS], tl.float64)
+    total = tl.zeros([row.shape[0], PART_TARGETS], tl.float64)
     features = FEATURES
     if TRIANGULAR:
         features = tl.minimum(FEATURES, (part + 1) * PART_TARGETS)
     for start in tl.range(0, features, BLOCK_FEATURES):
         feature = start + tl.arange(0, BLOCK_FEATURES)
         inside = (row < rows)[:, None] & (feature < FEATURES)[None, :]
-        tile = tl.load(x + row[:, None] * FEATURES + feature[None, :], mask=inside, other=0.0).to(tl.float64)
+        tile = tl.load(x + row[:, None] * WIDTH + feature[None, :], mask=inside, other=0.0).to(tl.float64)
         inside = (feature < FEATURES)[:, None] & (target < TARGETS)[None, :]
         w = tl.load(weight + feature.to(tl.int64)[:, None] * TARGETS + target[None, :], mask=inside, other=0.0)
         total = dot(tile, w, total)
     total += tl.load(offset + target, mask=target < TARGETS, other=0.0)[None, :]
     y = tl.sum(rounded_product(total, total), axis=1)
-    tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=row < rows)
+    tl.store(out + row * PARTS + part, y.to(out.dtype.element_ty), mask=mine)
 
 
 @dataclass(frozen=True, eq=False)

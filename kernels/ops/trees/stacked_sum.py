@@ -1,8 +1,8 @@
 """Sums of trees of each row's own member, as integers: `out[r] = f((baseline[m] + unit[m] · Σₜ leafₜ) / divisor[m])`.
 
-The trees of all members of a fleet lie one after the other. A lane descends one of the trees of its row's member, and
-lanes of rows with fewer trees wait. Integers have the same sum in any order, so that a row has the bits that the kernel
-of `integer_sum.py` gives for its member alone.
+The trees of all members of a fleet lie one after the other, and those of a member group by group, if each output has
+its own. A lane descends one of the trees of its row's member, and lanes of rows with fewer trees wait. Integers have
+the same sum in any order, so that a row has the bits that the kernel of `integer_sum.py` gives for its member alone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def stacked_sum_kernel(
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
     roots,  # int32 [trees]
-    first_tree,  # int32 [members + 1], of each member's trees
+    first_tree,  # int32 [members * GROUPS + 1], of each group of each member's trees
     levels,  # int32 [members], of the deepest tree of each
     plain,  # int64 [nodes] where FORM is "plain"
     quads,  # int64 [groups, 4, 2] where FORM is "quads"
     quad_roots,  # int32 [trees] where FORM is "quads"
-    leaves,  # int64 [leaves, OUTPUTS]; the bits of float64 numbers where EACH
+    leaves,  # int64 [leaves, OUTPUTS // GROUPS]
     unit,  # float64 [members, OUTPUTS]
     baseline,  # float64 [members, OUTPUTS]
     divisor,  # float64 [members]
@@ -43,13 +43,13 @@ def stacked_sum_kernel(
     members,
     FEATURES: tl.constexpr,
     OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,  # of a member's trees; if there are several, each output has its own, and BLOCK_OUTPUTS is 1
     FUNCTION: tl.constexpr,
     FEATURE_BITS: tl.constexpr,
     WIDE: tl.constexpr,
     WORDS: tl.constexpr,
     FLOOR: tl.constexpr,
     FORM: tl.constexpr,
-    EACH: tl.constexpr,  # whether a member has one tree, whose leaves are float64 numbers
     WIDTH: tl.constexpr,
     BLOCK_TREES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -62,8 +62,9 @@ def stacked_sum_kernel(
     r = lane % BLOCK_ROWS
     row = first_row + r
     place = member_places(numbers, row, row < rows, first, members)
-    begin = tl.load(first_tree + place, mask=row < rows, other=0)
-    end = tl.load(first_tree + place + 1, mask=row < rows, other=0)
+    ensemble = place * GROUPS + tl.program_id(1) if GROUPS > 1 else place
+    begin = tl.load(first_tree + ensemble, mask=row < rows, other=0)
+    end = tl.load(first_tree + ensemble + 1, mask=row < rows, other=0)
     most = tl.max(end - begin, axis=0)
     deepest = tl.max(tl.load(levels + place, mask=row < rows, other=0), axis=0)
     table, swizzle, complete = rows_of_lanes(
@@ -77,10 +78,10 @@ def stacked_sum_kernel(
         held = reach(
             x, table, swizzle, complete, row, tree,
             nodes, thresholds, sets, roots, plain, quads, quad_roots, leaves, deepest, inside,
-            HOLDS=OUTPUTS == 1 and not EACH, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS,
+            HOLDS=OUTPUTS == GROUPS, FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS,
             FLOOR=FLOOR, FORM=FORM, TOGETHER=False, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
         )  # fmt: skip
-        if OUTPUTS == 1 and not EACH:
+        if OUTPUTS == GROUPS:
             total += held[:, None]
         else:
             mask = inside[:, None] & (output < OUTPUTS)[None, :]
@@ -90,11 +91,8 @@ def stacked_sum_kernel(
     place = member_places(numbers, row, row < rows, first, members)
     inside = (row < rows)[:, None] & (output < OUTPUTS)[None, :]
     own = place[:, None] * OUTPUTS + output[None, :]
-    if EACH:
-        y = total.to(tl.float64, bitcast=True)
-    else:
-        scale, bias = tl.load(unit + own, mask=inside, other=0.0), tl.load(baseline + own, mask=inside, other=0.0)
-        y = apply_function((bias + total.to(tl.float64) * scale) / tl.load(divisor + place)[:, None], FUNCTION)
+    scale, bias = tl.load(unit + own, mask=inside, other=0.0), tl.load(baseline + own, mask=inside, other=0.0)
+    y = apply_function((bias + total.to(tl.float64) * scale) / tl.load(divisor + place)[:, None], FUNCTION)
     at = row[:, None] * OUTPUTS + output[None, :]
     tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
@@ -109,7 +107,6 @@ def launch_stacked_sum(
     layout: dict[str, Any],
     trees: int,
     function: str,
-    each: bool,
 ) -> None:
     """Launch the sums.
 
@@ -121,13 +118,13 @@ def launch_stacked_sum(
         rows: the number of rows.
         first: the number of the first member.
         layout: the layout of nodes, as constants of the kernel.
-        trees: the most trees of a member.
+        trees: the most trees of a member, or of a group of its trees.
         function: the function of the sums.
-        each: whether a member has one tree, whose leaves are float64 numbers.
     """
-    members, outputs = parameters["unit"].shape
-    nodes, packed = len(parameters["nodes"]), len(parameters["quads"]) > 0
-    tile = filling_a_warp(tree_tile(rows, trees, outputs, x.shape[1], nodes, packed, x.device, ensembles=members))
+    (members, outputs), ensembles = parameters["unit"].shape, len(parameters["first_tree"]) - 1
+    groups, nodes, packed = ensembles // members, len(parameters["nodes"]), len(parameters["quads"]) > 0
+    tile = tree_tile(rows, trees, outputs // groups, x.shape[1], nodes, packed, x.device, ensembles=ensembles)
+    tile = filling_a_warp(tile)
     form = "nodes" if tile.width is None or not len(parameters[tile.form]) else tile.form
     stacked_sum_kernel[(triton.cdiv(rows, tile.block_rows), triton.cdiv(outputs, tile.block_outputs))](
         x=x,
@@ -139,9 +136,9 @@ def launch_stacked_sum(
         members=members,
         **layout,
         OUTPUTS=outputs,
+        GROUPS=groups,
         FUNCTION=function,
         FORM=form,
-        EACH=each,
         WIDTH=tile.width,
         BLOCK_TREES=tile.block_trees,
         BLOCK_ROWS=tile.block_rows,

@@ -17,6 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ...cpu.tiles import apply
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, apply_function, function_suffix
 from ...numerics.members import member_places
@@ -202,8 +203,8 @@ class StackedSymmetricTrees(Stacked[SymmetricTrees]):
                 leaf.add_(yes, alpha=1 << level)
             total = torch.cat([found.sum(held.index_select(0, leaf)[:, None]) for held in parameters["leaves"]], dim=1)
             scale, baseline = (parameters[name].index_select(0, own) for name in ("unit", "baseline"))
-            answer[part] = FUNCTIONS[self.function](baseline + total * scale)
-        return answer
+            answer[part] = baseline + total * scale
+        return apply(FUNCTIONS[self.function], answer)
 
     def gains_by_order(self) -> bool:
         return True

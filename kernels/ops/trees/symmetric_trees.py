@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ...cpu.tiles import apply
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
@@ -151,7 +152,7 @@ class SymmetricTrees(Operation):
         tile = max(min(ROWS, LARGEST_TILE // max(x.shape[1], len(self.feature), 1)), 1)
         for part, out in zip(x.split(tile), sums.split(tile), strict=True):
             self._add_up(parameters, questions.answers(part.to(questions.threshold.dtype)), out.T)
-        return FUNCTIONS[self.function](parameters["baseline"] + sums * parameters["unit"])
+        return apply(FUNCTIONS[self.function], parameters["baseline"] + sums * parameters["unit"])
 
     def _add_up(self, parameters: Parameters, answers: torch.Tensor, sums: torch.Tensor) -> None:
         """Fill `[outputs, rows]` with the sums of leaves, for answers `[questions + 1, rows]`, uint8."""

@@ -16,6 +16,9 @@ import triton.language as tl
 EMPTY = tl.constexpr(-(2**63))
 """A leaf of plain nodes that holds 0."""
 
+NO_TREE = tl.constexpr(-(2**30))
+"""What a row of a fleet's member has in place of the trees that other members have beyond its own."""
+
 
 @triton.jit
 def feature_table(

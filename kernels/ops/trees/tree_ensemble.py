@@ -31,16 +31,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
+from ...cpu.tiles import apply
 from ...format.errors import PlanError
 from ...numerics.functions import FUNCTIONS, check_function, function_suffix
+from ...numerics.members import member_places, one_member
 from ...plan.plan import Operation, Parameters
 from .cpu_descent import Descent
 from .cpu_quickscorer import Cells, build_cells
@@ -58,7 +61,7 @@ from .nodes import (
     pack_nodes,
     pack_plain,
 )
-from .traverse import descend, rows_of_lanes
+from .traverse import NO_TREE, descend, rows_of_lanes
 from .two_level_nodes import Quads, pack_quads
 
 LANES = 2**15
@@ -68,17 +71,22 @@ LARGEST_TILE = 2**22
 """The most numbers of the rows of such a tile."""
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "first", "members"])
 def tree_each_kernel(
     x,  # float32 or float64 [rows, FEATURES]
+    numbers,  # float32 or float64 [rows], the numbers of the rows' members where STACKED
     nodes,  # int64 [nodes]
     thresholds,  # float32 or float64 [nodes] where WIDE
     sets,  # int32 [sets, WORDS]
-    roots,  # int32 [TREES]
+    roots,  # int32 [TREES]; this and the next are those of all members where STACKED
     depths,  # int32 [TREES], the depth of the deepest tree so far
+    first_tree,  # int32 [members + 1] where STACKED, the first tree of each member, then the number of trees
     values,  # float64 [leaves, OUTPUTS]
     out,  # float32 or float64 [rows, TREES * OUTPUTS]
     rows,
+    first,  # the number of the first member
+    members,
+    STACKED: tl.constexpr,
     FEATURES: tl.constexpr,
     TREES: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -91,20 +99,34 @@ def tree_each_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
-    """Write each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs."""
+    """Write each tree's own values. A program makes `BLOCK_ROWS` rows of `BLOCK_TREES` trees, all outputs.
+
+    Where STACKED, rows of members with fewer than `TREES` trees get `NO_TREE` in place of the rest.
+    """
     first_row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS
     lane = tl.arange(0, BLOCK_TREES * BLOCK_ROWS)
     r = lane % BLOCK_ROWS
     row = first_row + r
     tree = tl.program_id(1) * BLOCK_TREES + lane // BLOCK_ROWS
     inside = (tree < TREES) & (row < rows)
-    levels = tl.load(depths + tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1)
+    real = inside
+    last = tl.minimum((tl.program_id(1) + 1) * BLOCK_TREES, TREES) - 1
+    root = roots + tree
+    if STACKED:
+        place = member_places(numbers, row, row < rows, first, members)
+        begin = tl.load(first_tree + place)
+        end = tl.load(first_tree + place + 1)
+        root += begin
+        real &= tree < end - begin
+        levels = tl.max(tl.load(depths + tl.minimum(begin + last, end - 1)), axis=0)
+    else:
+        levels = tl.load(depths + last)
     table, swizzle, _ = rows_of_lanes(
         x, first_row, rows, r,
         dtype=thresholds.dtype.element_ty, FEATURES=FEATURES, WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
     leaf = descend(
-        x, table, swizzle, row, nodes, thresholds, sets, tl.load(roots + tree, mask=inside, other=0), levels, inside,
+        x, table, swizzle, row, nodes, thresholds, sets, tl.load(root, mask=real, other=0), levels, real,
         FEATURES=FEATURES, FEATURE_BITS=FEATURE_BITS, WIDE=WIDE, WORDS=WORDS, FLOOR=FLOOR,
         WIDTH=WIDTH, BLOCK_ROWS=BLOCK_ROWS,
     )  # fmt: skip
@@ -112,7 +134,9 @@ def tree_each_kernel(
     for start in tl.range(0, OUTPUTS, BLOCK_OUTPUTS):
         output = start + tl.arange(0, BLOCK_OUTPUTS)
         mask = inside[:, None] & (output < OUTPUTS)[None, :]
-        value = tl.load(values + leaf.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=mask, other=0.0)
+        held = mask & real[:, None]
+        value = tl.load(values + leaf.to(tl.int64)[:, None] * OUTPUTS + output[None, :], mask=held, other=0.0)
+        value = tl.where(real[:, None], value, NO_TREE)
         tl.store(out + column[:, None] + output[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
@@ -151,6 +175,46 @@ def tree_leaves_kernel(
         value = tl.where(leaf[:, None] == column[None, :], 1.0, 0.0)
         mask = (row < rows)[:, None] & (column < last)[None, :]
         tl.store(out + row[:, None] * LEAVES + column[None, :], value.to(out.dtype.element_ty), mask=mask)
+
+
+def launch_each(
+    parameters: Parameters,
+    x: torch.Tensor,
+    output: torch.Tensor,
+    rows: int,
+    layout: Mapping[str, Any],
+    trees: int,
+    members: Mapping[str, Any],
+) -> None:
+    """Launch the kernel that writes each tree's own values.
+
+    Args:
+        parameters: the tables of the kernel.
+        x: `[rows, features]`.
+        output: `[rows, trees · outputs]`.
+        rows: the number of rows.
+        layout: the layout of nodes, as constants of the kernel.
+        trees: the most trees of a row.
+        members: says how the kernel finds each row's trees.
+    """
+    outputs, nodes = parameters["values"].shape[1], parameters["nodes"]
+    number = members["members"]
+    tile = tree_tile(rows, trees, outputs, x.shape[1], len(nodes), False, nodes.device, ensembles=number)
+    tree_each_kernel[(triton.cdiv(rows, tile.block_rows), triton.cdiv(trees, tile.block_trees))](
+        x=x,
+        **parameters,
+        **members,
+        out=output,
+        rows=rows,
+        **layout,
+        TREES=trees,
+        OUTPUTS=outputs,
+        WIDTH=tile.width,
+        BLOCK_TREES=tile.block_trees,
+        BLOCK_ROWS=tile.block_rows,
+        BLOCK_OUTPUTS=tile.block_outputs,
+        num_warps=tile.num_warps,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +282,10 @@ class TreeEnsemble(Operation):
         first, last = (extreme.reduceat(self.roots, starts[:-1]) for extreme in (np.minimum, np.maximum))
         if (first[1:] <= last[:-1]).any():
             raise PlanError("tree_ensemble: roots of a group must come after those of the group before.")
+
+    def group_sizes(self) -> list[int]:
+        """Return the number of trees of each group; without groups all trees are one."""
+        return [end - first for first, end in self._groups]
 
     def output_width(self, *widths: int) -> int:
         return self._width
@@ -298,9 +366,10 @@ class TreeEnsemble(Operation):
                 sums = [held[first:end].sum(0) for first, end in self._groups]
                 total = sums[0] if len(sums) == 1 else torch.cat(sums, dim=1)
                 y = (parameters["baseline"] + total * parameters["unit"]) / self.divisor
-                out.copy_(FUNCTIONS[self.function](y))
+                out.copy_(apply(FUNCTIONS[self.function], y))
             elif self.output == "ordered":
-                out.copy_(FUNCTIONS[self.function](ordered_sum(leaf, parameters, len(part)).double()))
+                y = ordered_sum(leaf, parameters, len(part)).double()
+                out.copy_(apply(FUNCTIONS[self.function], y))
             elif self.output == "each":
                 values = parameters["values"].index_select(0, leaf).view(trees, len(part), outputs)
                 out.view(len(part), trees, outputs).copy_(values.transpose(0, 1))
@@ -309,7 +378,7 @@ class TreeEnsemble(Operation):
         return answer
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), trees, (leaves, outputs), (wide, bits) = inputs, len(self.roots), self.values.shape, self._layout
+        (x,), trees, leaves, (wide, bits) = inputs, len(self.roots), len(self.values), self._layout
         values = {"x": x, **parameters, "out": output, "rows": rows}
         layout = {
             "FEATURES": x.shape[1],
@@ -329,18 +398,7 @@ class TreeEnsemble(Operation):
             largest = max(end - first for first, end in self._groups)
             launch_sum(parameters, x, output, rows, layout, largest, self.divisor, self.function)
             return
-        tile = tree_tile(rows, trees, outputs, x.shape[1], len(self.feature), False, parameters["nodes"].device)
-        tree_each_kernel[(triton.cdiv(rows, tile.block_rows), triton.cdiv(trees, tile.block_trees))](
-            **values,
-            **layout,
-            TREES=trees,
-            OUTPUTS=outputs,
-            WIDTH=tile.width,
-            BLOCK_TREES=tile.block_trees,
-            BLOCK_ROWS=tile.block_rows,
-            BLOCK_OUTPUTS=tile.block_outputs,
-            num_warps=tile.num_warps,
-        )
+        launch_each({"first_tree": x, **parameters}, x, output, rows, layout, trees, one_member(x))
 
     def launches(self, inputs: int) -> int:
         return 2 if self.output == "ordered" else 1

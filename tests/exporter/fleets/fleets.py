@@ -4,12 +4,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from lightgbm import LGBMRegressor
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import Lasso, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, PowerTransformer, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
@@ -78,6 +83,15 @@ def single_trees(count: int) -> dict[str, Any]:
     }
 
 
+def linear_leaves(count: int) -> dict[str, Any]:
+    """Return boosted trees with linear leaves, in other numbers, by the names of shops."""
+    options = {"min_child_samples": 5, "verbose": -1, "n_jobs": 1, "linear_tree": True}
+    return {
+        f"shop-{shop}": LGBMRegressor(n_estimators=3 + 2 * shop, **options).fit(rows(shop), target(rows(shop), shop))
+        for shop in range(count)
+    }
+
+
 def networks(count: int) -> dict[str, Any]:
     """Return pipelines of a scaler and a network by the names of shops; exports compute them in several precisions."""
     return {
@@ -86,6 +100,24 @@ def networks(count: int) -> dict[str, Any]:
         ).fit(rows(shop), target(rows(shop), shop))
         for shop in range(count)
     }
+
+
+def powers(count: int) -> dict[str, Any]:
+    """Return SVRs of polynomials, whose targets are raised to powers, by the names of shops."""
+    own = make_pipeline(StandardScaler(), PolynomialFeatures(2), SVR())
+    model = TransformedTargetRegressor(own, transformer=PowerTransformer())
+    return {f"shop-{shop}": clone(model).fit(rows(shop), target(rows(shop), shop)) for shop in range(count)}
+
+
+def gaussian_processes(count: int) -> dict[str, Any]:
+    """Return Gaussian processes of other numbers of rows, which answer a standard deviation, by the names of shops."""
+    models = {}
+    for shop in range(count):
+        X, kernel = rows(shop, 40 + 9 * shop), ConstantKernel(2.0) * RBF(4.0 + shop / 9) + WhiteKernel(0.1)
+        models[f"shop-{shop}"] = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=True).fit(
+            X, target(X, shop)
+        )
+    return models
 
 
 def nearest(count: int) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from sklearn.preprocessing import FunctionTransformer
 
 from tests.exporter.fleets.fleets import (
     COLUMNS,
+    gaussian_processes,
+    linear_leaves,
     mixed,
     nearest,
     networks,
     polynomials,
+    powers,
     ridges,
     rows,
     samples,
@@ -40,6 +43,9 @@ ALIKE = {
     "quadratic": polynomials(3, 2),
     "cubic": polynomials(3, 3),
     "single trees": single_trees(5),
+    "linear leaves": linear_leaves(3),
+    "gaussian processes": gaussian_processes(3),
+    "powers": powers(3),
     "nearest": nearest(3),
 }
 """Fleets of one class."""

@@ -9,8 +9,8 @@ from triton_regressors.exporter.fleets.unstacked import unstacked
 from triton_regressors.kernels.plan.plan import Operation
 
 START = 3
-WITH_OTHER_ARRAYS = ("trees", "symmetric trees", "piecewise_affine")
-"""The names begin with these where leaves become integers, sets get wider or functions are joined."""
+WITH_OTHER_ARRAYS = ("trees", "symmetric trees", "piecewise_affine", "linear leaves")
+"""The names begin with these where leaves become integers, sets and leaves get wider or functions are joined."""
 
 
 def same(first: Operation, second: Operation) -> bool:

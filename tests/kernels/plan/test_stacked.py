@@ -1,6 +1,6 @@
 """Stacked operations answer each row with the bits of its member's own operation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference, tensors
 from tests.kernels.operations_polynomial import polynomial_affine, quadratic
-from tests.kernels.operations_stacked import MEMBERS, affine, stacked
+from tests.kernels.operations_stacked import MEMBERS, RAGGED, affine, stacked
 from triton_regressors.kernels.cpu.member_sums import TERMS_OF_A_MEMBER
 from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.engine.torch_executor import with_joined
@@ -66,6 +66,38 @@ def test_rows_of_other_members_change_nothing(name: str, device: torch.device) -
     mine = (mixed == numbers)[:, 0]
     for run in (lambda rows: run_kernel(op, rows, device), lambda rows: run_on_cpu(op, rows)):
         assert run([*arrays, mixed])[mine].tobytes() == run([*arrays, numbers])[mine].tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter computes with NumPy
+@pytest.mark.parametrize("name", RAGGED)
+def test_members_may_make_other_numbers_of_columns(name: str, device: torch.device) -> None:
+    """An operation reads as many of them as the operation before made for a row's member."""
+    first, second, width = RAGGED[name]
+    (x,), numbers = inputs_for([width], ROWS), numbered(len(first), ROWS)
+    x[::17] = np.nan
+
+    def check(run: Callable[[Operation, list[np.ndarray]], np.ndarray]) -> None:
+        def both(one: Operation, other: Operation, rows: np.ndarray, more: list[np.ndarray]) -> np.ndarray:
+            inputs = [run(one, [rows, *more])] + [rows] * (other.kind().endswith("linear_leaves"))
+            return run(other, [*inputs, *more])
+
+        found = both(stacked(first, START), stacked(second, START), x, [numbers])
+        for place, (one, other) in enumerate(zip(first, second, strict=True)):
+            mine = numbers[:, 0] == START + place
+            assert found[mine].tobytes() == both(one, other, x[mine], []).tobytes()
+
+    check(run_on_cpu)
+    check(lambda op, arrays: run_kernel(op, arrays, device, torch.float64))
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_cpu_computes_few_rows(name: str) -> None:
+    members, widths = MEMBERS[name]
+    for rows in (0, 1):
+        arrays = inputs_for(widths, rows)
+        found = run_on_cpu(stacked(members, START), [*arrays, np.full((rows, 1), START, np.float32)])
+        assert found.shape == (rows, members[0].output_width(*widths))
+        assert found.tobytes() == run_on_cpu(members[0], arrays).tobytes()
 
 
 @pytest.mark.parametrize("name", [name for name in MEMBERS if isinstance(stacked(MEMBERS[name][0]), SumsByMembers)])
@@ -146,7 +178,7 @@ def test_the_last_input_holds_the_numbers_of_members(name: str) -> None:
     op = stacked(members)
     op.check(*widths, 1)
     for wrong in (widths, (*widths, 2), (*widths, 1, 1)):
-        with pytest.raises(PlanError, match=rf"{op.kind()}: the last of 2 inputs must be \[rows, 1\]"):
+        with pytest.raises(PlanError, match=rf"{op.kind()}: the last of {len(widths) + 1} inputs must be \[rows, 1\]"):
             op.check(*wrong)
 
 

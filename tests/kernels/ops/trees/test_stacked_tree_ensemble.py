@@ -128,12 +128,13 @@ def test_a_stack_is_read_as_it_was_written() -> None:
 def test_what_cannot_be_stacked_says_so() -> None:
     alike = StackedTreeEnsemble.alike
     plain = tree_ensemble(4, 3, 2)
-    assert alike(dataclasses.replace(plain, output="each")) is None
-    assert alike(ordered_ensemble(4, 3, 2, groups=2)) is None
-    assert alike(ordered_ensemble(4, 3, 2, outputs=2)) is None
-    assert alike(grouped(tree_ensemble(4, 3, 2), [0, 1, 3])) is None
+    assert alike(dataclasses.replace(plain, output="leaves")) is None
+    empty = dataclasses.replace(ordered_ensemble(4, 3, 2, groups=2), starts=np.array([0, 3, 3], dtype=np.int32))
+    assert alike(empty) is None
     assert alike(plain) == alike(tree_ensemble(4, 9, 5, seed=1, divisor=3.0, sets=4, words=8))
     for other in (
+        dataclasses.replace(plain, output="each"),
+        grouped(plain, [0, 1, 3]),
         ordered_ensemble(4, 3, 2),
         tree_ensemble(4, 3, 2, outputs=2),
         tree_ensemble(4, 3, 2, dtype=np.float64),
@@ -153,7 +154,7 @@ def test_what_cannot_be_stacked_says_so() -> None:
         ({"unit": np.ones((2, 2))}, "leaves must be int64"),
         ({"output": "ordered"}, "leaves must be float32"),
         ({"output": "leaves"}, "output must be one of"),
-        ({"output": "each"}, "each member must have one tree where the output is 'each'"),
+        ({"output": "each"}, "leaves must be float64"),
         ({"rounding": "up"}, "rounding must be one of"),
     ],
 )
