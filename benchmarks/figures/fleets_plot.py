@@ -42,7 +42,7 @@ def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, 
     for found in [each for each in fleets if ENTRIES in each]:
         count, asked = found[ENTRIES]["count"], next(p[ENTRIES] for p in found["points"] if p["clients"] == CLIENTS)
         for axis, value in ((throughput, asked["requests_per_s"]), (latency, asked["p99_us"] / 1e3)):
-            axis.plot([count], [value], "D", color="#0072b2", label="an entry for each model, as many as fit")
+            axis.plot([count], [value], "D", color="#0072b2", label="an entry for each model")
     where = "GPU memory" if kind == "gpu_bytes" else "memory"
     _finish(memory, members, f"models per GiB of {where}", "log")
     _finish(throughput, members, f"requests/s, {CLIENTS} clients", "linear")

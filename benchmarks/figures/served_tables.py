@@ -120,7 +120,8 @@ def _entries(found: Document) -> str:
         for point in found["points"]
     ]
     return (
-        f"As many entries of one model each ({found['fleet']}) as the machine takes beside these: {', '.join(takes)}, "
+        f"Entries of one model each ({found['fleet']}) beside these{', as many as fit' if entries['full'] else ''}: "
+        f"{', '.join(takes)}, "
         f"where the fleet of {found['members']:,} takes {fleet['gpu_bytes'] / 1e9:,.2f} GB and "
         f"{fleet['rss_bytes'] / 1e9:,.2f} GB. Asked in turn they answer {'; '.join(answers)}."
     )

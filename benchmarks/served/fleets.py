@@ -1,6 +1,7 @@
 """Fleets on a Triton server, by their number of models: beside one model's entry, and a loop over scikit-learn models.
 
-    python -m benchmarks.served.fleets [--quick] [--fleets ridge ...] [--members 1 1000 ...] [--entries] [--output DIR]
+    python -m benchmarks.served.fleets [--quick] [--fleets ridge ...] [--members 1 1000 ...] [--entries N]
+                                     [--no-loop] [--output DIR]
 
 Members are fitted one by one, each on rows of its own, and exported. "fleet" is their entry; "one model" is the entry
 of one of them; "loop" is a Python-backend model with a dict of the same estimators, which a user writes by hand;
@@ -9,8 +10,9 @@ noted. Then all are asked in turn for one row a request, over gRPC under dynamic
 loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "by number" is the fleet too, asked
 with one tensor: each row and the number of its model.
 
-`--export-cores` lets exports use that many cores, as on a small machine. `--entries` loads as many entries of one model
-as fit beside the others in the memory of the machine and of the GPU, and asks them in turn.
+`--export-cores` lets exports use that many cores, as on a small machine. `--entries N` loads N entries of one model
+beside the others, or as many of them as fit in the memory of the machine and of the GPU, and asks them in turn. `--no-loop` leaves out the
+loop, which needs the libraries of the models in the server's Python.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ def cores(count: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def write_repository(directory: Path, models: dict[int, Any], export_cores: int | None) -> dict[str, Any]:
+def write_repository(directory: Path, models: dict[int, Any], export_cores: int | None, loop: bool) -> dict[str, Any]:
     """Write all entries; return how long the fleet's export took and how large the entry is."""
     with cores(export_cores):
         begin = time.perf_counter()
@@ -135,7 +137,7 @@ def write_repository(directory: Path, models: dict[int, Any], export_cores: int 
     export(models[0], directory, name=ONE, instances=1)
     config = floor_config(from_pbtxt((directory / FLEET / "config.pbtxt").read_text(encoding="utf-8")))
     codes = {NOTHING: FLOOR_SOURCE}
-    if len(models) <= MOST_IN_LOOP:
+    if loop and len(models) <= MOST_IN_LOOP:
         codes[LOOP] = Path(__file__).with_name("estimators_model.py")
     for name, code in codes.items():
         config.name = name
@@ -219,16 +221,16 @@ def _read(path: Path) -> str:
 
 
 def add_entries(
-    directory: Path, models: dict[int, Any], client: Client, one: Mapping[str, float]
+    directory: Path, models: dict[int, Any], client: Client, one: Mapping[str, float], most: int
 ) -> tuple[dict[str, Any], dict[str, CheckedRows]]:
-    """Export and load an entry for each model, as many as fit; return what they take, and the rows to ask each for.
+    """Export and load entries of one model, at most `most`; return what they take, and the rows to ask each for.
 
     Memory that suffices for `one` in each is not all that entries need: the first that does not load ends it.
     """
     begin = time.perf_counter()
     there = {"rss_bytes": _available(), "gpu_bytes": _free()}
     fit = min(int(free // one[kind]) for kind, free in there.items() if one[kind])
-    made = {f"{ENTRIES}_{number}": number for number in list(models)[:fit]}
+    made = {f"{ENTRIES}_{number}": number for number in list(models)[: min(fit, most)]}
     for name, number in made.items():
         export(models[number], directory, name=name, instances=1)
     exported, free, before = time.perf_counter(), _free(), _processes()
@@ -266,12 +268,14 @@ def _available() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(fleet: str, members: int, rounds: int, export_cores: int | None, entries: bool = False) -> dict[str, Any]:
+def measure(
+    fleet: str, members: int, rounds: int, export_cores: int | None, entries: int = 0, loop: bool = True
+) -> dict[str, Any]:
     """Fit, export, load and ask a fleet and what stands beside it; return the figures."""
     models = fit_all(fleet, members)
     with tempfile.TemporaryDirectory() as directory:
         found: dict[str, Any] = {"case": _case(fleet, members), "fleet": fleet, "members": members}
-        found |= write_repository(Path(directory), models, export_cores)
+        found |= write_repository(Path(directory), models, export_cores, loop)
         print(f"{fleet}, {members:,} models: exported in {found['export_s']:,} s, {found['entry_bytes']:,} bytes")
         names = [name for name in (ONE, FLEET, LOOP) if (Path(directory) / name).is_dir()]
         with TritonServer([directory], models=[NOTHING]) as server, Client(server.grpc_url, timeout_s=300) as client:
@@ -279,7 +283,9 @@ def measure(fleet: str, members: int, rounds: int, export_cores: int | None, ent
             asked: dict[str, Any] = sent(models, Path(directory))
             names += ASKED_TOO
             if entries:
-                found["entries"], asked[ENTRIES] = add_entries(Path(directory), models, client, found["memory"][ONE])
+                found["entries"], asked[ENTRIES] = add_entries(
+                    Path(directory), models, client, found["memory"][ONE], entries
+                )
                 names.append(ENTRIES)
             with measuring(server.grpc_url, QUICK, "builtin", LOADS) as ask:
                 of_rounds = [
@@ -330,7 +336,8 @@ def run(
     fleets: Sequence[str] = tuple(FLEETS),
     members: Sequence[int] | None = None,
     export_cores: int | None = None,
-    entries: bool = False,
+    entries: int = 0,
+    loop: bool = True,
 ) -> Path | None:
     """Measure the fleets and write served_fleets.json."""
     print(f"fleets on {device_name()}")
@@ -339,7 +346,7 @@ def run(
     order = [_case(fleet, size) for fleet, (_, sizes) in FLEETS.items() for size in sorted(asked | {*sizes})]
     for fleet in fleets:
         for count in members or FLEETS[fleet][1]:
-            result = measure(fleet, count, stated["rounds"], export_cores, entries)
+            result = measure(fleet, count, stated["rounds"], export_cores, entries, loop)
             path = save_models(directory, "served_fleets", stated, [result], order, among="fleets", key="case")
     return path
 
@@ -355,11 +362,14 @@ def main() -> None:
     parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
     parser.add_argument("--members", nargs="+", type=int, default=None, help="how many models")
     parser.add_argument("--export-cores", type=int, default=None, help="how many cores exports use")
-    parser.add_argument("--entries", action="store_true", help="as many entries of one model as fit, too")
+    parser.add_argument("--entries", type=int, default=0, help="so many entries of one model too, if they fit")
+    parser.add_argument("--no-loop", dest="loop", action="store_false", help="not the loop over scikit-learn's models")
     parser.add_argument("--output", type=Path, default=None, help="directory of served_fleets.json")
     arguments = parser.parse_args()
     directory = arguments.output or default_directory()
-    options = {name: getattr(arguments, name) for name in ("quick", "fleets", "members", "export_cores", "entries")}
+    options = {
+        name: getattr(arguments, name) for name in ("quick", "fleets", "members", "export_cores", "entries", "loop")
+    }
     run(directory, **options)
 
 
