@@ -21,24 +21,31 @@ LINES = {
 }
 
 
+def sizes(document: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of Ridge models that were measured; one alone is not drawn."""
+    return [found["members"] for found in document["fleets"] if found["fleet"] == "ridge"]
+
+
 def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, Any]) -> None:
     """Draw models per GiB, requests per second and p99 for each number of Ridge models."""
     fleets = [found for found in document["fleets"] if found["fleet"] == "ridge"]
     figure, (memory, throughput, latency) = plt.subplots(1, 3, figsize=(12, 3.8))
-    members = [found["members"] for found in fleets]
+    members = sizes(document)
     kind = "gpu_bytes" if fleets[0]["memory"][ONE]["gpu_bytes"] else "rss_bytes"
     for name, (label, colour, style) in LINES.items():
         there = [found for found in fleets if name in found["memory"]]
-        sizes = [found["members"] for found in there]
+        counts = [found["members"] for found in there]
         points = [next(point for point in found["points"] if point["clients"] == CLIENTS) for found in there]
         if name == ONE:
             each = [found["memory"][ONE][kind] for found in there]
-            memory.plot(sizes, [GIB / used for used in each], style, color=colour, label="an entry for each model")
+            memory.plot(counts, [GIB / used for used in each], style, color=colour, label="an entry for each model")
         elif kind == "rss_bytes" or name == FLEET:
             used = [found["memory"][name][kind] for found in there]
-            memory.plot(sizes, [size * GIB / each for size, each in zip(sizes, used, strict=True)], style, color=colour)
-        throughput.plot(sizes, [point[name]["requests_per_s"] for point in points], style, color=colour, label=label)
-        latency.plot(sizes, [point[name]["p99_us"] / 1e3 for point in points], style, color=colour, label=label)
+            memory.plot(
+                counts, [size * GIB / each for size, each in zip(counts, used, strict=True)], style, color=colour
+            )
+        throughput.plot(counts, [point[name]["requests_per_s"] for point in points], style, color=colour, label=label)
+        latency.plot(counts, [point[name]["p99_us"] / 1e3 for point in points], style, color=colour, label=label)
     for found in [each for each in fleets if ENTRIES in each]:
         count, asked = found[ENTRIES]["count"], next(p[ENTRIES] for p in found["points"] if p["clients"] == CLIENTS)
         for axis, value in ((throughput, asked["requests_per_s"]), (latency, asked["p99_us"] / 1e3)):

@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 from benchmarks.cpu.libraries import ENGINES, ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.cpu.predict import crossovers, fastest
 from benchmarks.environment import RESULTS
-from benchmarks.figures.fleets_plot import draw_fleets
+from benchmarks.figures.fleets_plot import draw_fleets, sizes
 from benchmarks.figures.gpu_or_cpu_page import documents
 from benchmarks.figures.gpu_or_cpu_plots import draw_money, draw_ratios
 from benchmarks.gpu.kernels import OURS, best
@@ -31,7 +31,7 @@ def draw(results: Mapping[str, Mapping[str, Any]], directory: Path = RESULTS) ->
             draw_predict(found["predict"], directory / name / "predict.png")
         if "kernels" in found:
             draw_kernels(found["kernels"], directory / name / "kernels.png")
-        if "served_fleets" in found:
+        if "served_fleets" in found and len(sizes(found["served_fleets"])) > 1:
             draw_fleets(found["served_fleets"], directory / name / "fleets.png", METADATA)
     for name, document in documents(results):
         draw_ratios(document, directory / name / "worth.png")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median, median_low
 
+from benchmarks.figures.fleets_plot import sizes
 from benchmarks.figures.markdown import Document, microseconds, note, optional, table
 
 
@@ -82,7 +83,7 @@ def fleets_section(document: Document, where: str) -> str:
         over = [(memory["fleet"][kind] - memory["one_model"][kind]) / 1e6 for kind in ("gpu_bytes", "rss_bytes")]
         cells = [found["fleet"], f"{found['members']:,}", f"{found['export_s']:,.1f} ({found['export_cores']})"]
         cells += [f"{found['entry_bytes'] / 1e6:,.1f}", f"{memory['fleet']['load_s']:,.1f}"]
-        cells += [f"{megabytes:+,.0f}" for megabytes in over]
+        cells += [*[f"{megabytes:+,.0f}" for megabytes in over], f"{found['rounds']}"]
         for point in found["points"]:
             loop = point.get("loop")
             of_loop = "–" if loop is None else f"{point['fleet']['requests_per_s'] / loop['requests_per_s']:.1f}"
@@ -93,17 +94,19 @@ def fleets_section(document: Document, where: str) -> str:
             else:
                 clients += ["–", "–", of_loop]
             rows.append([*cells, *clients])
-            cells = [cells[0], *[""] * 6]
+            cells = [cells[0], *[""] * 7]
     header = ["fleet", "models", "export s (cores)", "entry MB", "load s", "GPU MB over one", "RSS MB over one"]
-    header += ["clients", "requests/s", "of one model's", "p50 over one model's, µs"]
+    header += ["rounds", "clients", "requests/s", "of one model's", "p50 over one model's, µs"]
     header += ["by number, of one model's", "by number, p50 over, µs", "÷ loop"]
     intro = "Fleets on one Triton server, one row a request that names a drawn model, over gRPC, closed loop, dynamic "
     intro += "batching, one instance each, beside an entry of one of the models and a Python-backend model with a dict "
     intro += "of the same scikit-learn estimators. By number: the row and its model's number in one tensor"
     intro += note(document)
-    parts = [f"{intro}:", table(header, "l" + "r" * 13, rows)]
+    parts = [f"{intro}:", table(header, "l" + "r" * 14, rows)]
     parts += [_entries(found) for found in document["fleets"] if "entries" in found]
-    return "\n\n".join([*parts, f"![Fleets by their number of models]({where}/fleets.png)"])
+    if len(sizes(document)) > 1:
+        parts.append(f"![Fleets by their number of models]({where}/fleets.png)")
+    return "\n\n".join(parts)
 
 
 def _entries(found: Document) -> str:
@@ -115,7 +118,7 @@ def _entries(found: Document) -> str:
         f"take {entries['gpu_bytes'] / 1e9:,.1f} GB of the GPU and {entries['rss_bytes'] / 1e9:,.1f} GB of memory",
     ]
     answers = [
-        f"{point['entries']['requests_per_s']:,.0f} requests a second from {point['clients']} clients, "
+        f"{point['entries']['requests_per_s']:,.0f} a second from {point['clients']} client{'s'[: point['clients'] - 1]}, "
         f"{point['entries']['requests_per_s'] / point['fleet']['requests_per_s']:.0%} of the fleet's"
         for point in found["points"]
     ]
@@ -123,7 +126,7 @@ def _entries(found: Document) -> str:
         f"Entries of one model each ({found['fleet']}) beside these{', as many as fit' if entries['full'] else ''}: "
         f"{', '.join(takes)}, "
         f"where the fleet of {found['members']:,} takes {fleet['gpu_bytes'] / 1e9:,.2f} GB and "
-        f"{fleet['rss_bytes'] / 1e9:,.2f} GB. Asked in turn they answer {'; '.join(answers)}."
+        f"{fleet['rss_bytes'] / 1e9:,.2f} GB. Requests to them in turn are answered at {'; '.join(answers)}."
     )
 
 

@@ -11,8 +11,8 @@ loop name drawn models. Ids are INT64, so that the loop reads them with any nump
 with one tensor: each row and the number of its model.
 
 `--export-cores` lets exports use that many cores, as on a small machine. `--entries N` loads N entries of one model
-beside the others, or as many of them as fit in the memory of the machine and of the GPU, and asks them in turn. `--no-loop` leaves out the
-loop, which needs the libraries of the models in the server's Python.
+beside the others, or as many of them as fit in the memory of the machine and of the GPU, and asks them in turn.
+`--no-loop` leaves out the loop, which needs the libraries of the models in the server's Python.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def add_entries(
     begin = time.perf_counter()
     there = {"rss_bytes": _available(), "gpu_bytes": _free()}
     fit = min(int(free // one[kind]) for kind, free in there.items() if one[kind])
-    made = {f"{ENTRIES}_{number}": number for number in list(models)[: min(fit, most)]}
+    made = {f"{ENTRIES}_{number:06}": number for number in list(models)[: min(fit, most)]}
     for name, number in made.items():
         export(models[number], directory, name=name, instances=1)
     exported, free, before = time.perf_counter(), _free(), _processes()
@@ -303,7 +303,7 @@ def measure(
 
 
 def _figures(ask: Measure, name: str, checked: CheckedRows | Mapping[str, CheckedRows], load: Load) -> dict[str, float]:
-    figures = ask({NUMBERED: FLEET, ENTRIES: f"{ENTRIES}_0"}.get(name, name), checked, load)
+    figures = ask({NUMBERED: FLEET, ENTRIES: f"{ENTRIES}_{0:06}"}.get(name, name), checked, load)
     if figures.failed:
         raise ValueError(f"{name}: {dict(figures.errors)}")
     return {
@@ -339,14 +339,15 @@ def run(
     entries: int = 0,
     loop: bool = True,
 ) -> Path | None:
-    """Measure the fleets and write served_fleets.json."""
+    """Measure the fleets and write served_fleets.json, in which each has its own rounds: a quick one has one."""
     print(f"fleets on {device_name()}")
-    stated = {"quick": quick, "rounds": 1 if quick else ROUNDS, "busy_at_start": busy()}
+    stated, rounds = {"quick": False}, 1 if quick else ROUNDS
     path, asked = None, set(members or ())
     order = [_case(fleet, size) for fleet, (_, sizes) in FLEETS.items() for size in sorted(asked | {*sizes})]
     for fleet in fleets:
         for count in members or FLEETS[fleet][1]:
-            result = measure(fleet, count, stated["rounds"], export_cores, entries, loop)
+            of_case = {"rounds": rounds, "busy_at_start": busy()}
+            result = of_case | measure(fleet, count, rounds, export_cores, entries, loop)
             path = save_models(directory, "served_fleets", stated, [result], order, among="fleets", key="case")
     return path
 
