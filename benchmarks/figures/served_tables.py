@@ -117,11 +117,11 @@ def _entries(found: Document) -> str:
         f"load in {entries['load_s']:,.0f} s",
         f"take {entries['gpu_bytes'] / 1e9:,.1f} GB of the GPU and {entries['rss_bytes'] / 1e9:,.1f} GB of memory",
     ]
-    answers = [
-        f"{point['entries']['requests_per_s']:,.0f} a second from {point['clients']} client{'s'[: point['clients'] - 1]}, "
-        f"{point['entries']['requests_per_s'] / point['fleet']['requests_per_s']:.0%} of the fleet's"
-        for point in found["points"]
-    ]
+    answers = []
+    for point in found["points"]:
+        clients, rate = point["clients"], point["entries"]["requests_per_s"]
+        share = rate / point["fleet"]["requests_per_s"]
+        answers.append(f"{rate:,.0f} a second from {clients} client{'s' * (clients > 1)}, {share:.0%} of the fleet's")
     return (
         f"Entries of one model each ({found['fleet']}) beside these{', as many as fit' if entries['full'] else ''}: "
         f"{', '.join(takes)}, "
