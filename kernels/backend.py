@@ -242,7 +242,7 @@ class TritonPythonModel:
         """
         each = [self.datatypes if self.fleet is None else self.fleet.given(request) for request in requests]
         names = each[0]
-        if len(each) == 1 or not names or any(other is not names for other in each):
+        if len(each) == 1 or any(other is not names for other in each):
             return [
                 self._encoded({name: self._tensor(request, name, datatype) for name, datatype in given.items()})
                 for request, given in zip(requests, each, strict=True)

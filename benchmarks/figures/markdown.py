@@ -15,7 +15,7 @@ def note(document: Document) -> str:
     environment = document["environment"]
     facts = [f"{environment['cores']} cores"]
     facts += [f"{NAMES.get(name, name)} {version}" for name, version in environment["versions"].items()]
-    facts += ["a quick run"] * document["settings"]["quick"]
+    facts += ["a quick run"] * document["settings"].get("quick", False)
     facts += ["on a machine that other programs kept busy"] * document["settings"].get("busy_at_start", False)
     return f" ({', '.join(facts)})"
 

@@ -103,6 +103,8 @@ def fleets_section(document: Document, where: str) -> str:
     intro += "of the same scikit-learn estimators. By number: the row and its model's number in one tensor"
     intro += note(document)
     parts = [f"{intro}:", table(header, "l" + "r" * 14, rows)]
+    busy = [f"{found['members']:,} {found['fleet']}" for found in document["fleets"] if found["busy_at_start"]]
+    parts += [f"The machine was busy when these began: {', '.join(busy)}."] * bool(busy)
     parts += [_entries(found) for found in document["fleets"] if "entries" in found]
     if len(sizes(document)) > 1:
         parts.append(f"![Fleets by their number of models]({where}/fleets.png)")

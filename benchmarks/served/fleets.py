@@ -341,14 +341,13 @@ def run(
 ) -> Path | None:
     """Measure the fleets and write served_fleets.json, in which each has its own rounds: a quick one has one."""
     print(f"fleets on {device_name()}")
-    stated, rounds = {"quick": False}, 1 if quick else ROUNDS
-    path, asked = None, set(members or ())
+    path, asked, rounds = None, set(members or ()), 1 if quick else ROUNDS
     order = [_case(fleet, size) for fleet, (_, sizes) in FLEETS.items() for size in sorted(asked | {*sizes})]
     for fleet in fleets:
         for count in members or FLEETS[fleet][1]:
             of_case = {"rounds": rounds, "busy_at_start": busy()}
             result = of_case | measure(fleet, count, rounds, export_cores, entries, loop)
-            path = save_models(directory, "served_fleets", stated, [result], order, among="fleets", key="case")
+            path = save_models(directory, "served_fleets", {}, [result], order, among="fleets", key="case")
     return path
 
 

@@ -50,9 +50,9 @@ class Stacked(Operation, Generic[Member]):
         """The number of members."""
 
     @property
-    @abstractmethod
     def first(self) -> int:
-        """The number of the first member."""
+        """The number of the first member, which is the field `start` of each stack."""
+        return int(vars(self)["start"])
 
     def check_stacked(self, widths: Sequence[int], inputs: int = 1) -> None:
         """Raise `PlanError` unless there are members, and inputs of these widths end in the members' numbers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,7 +38,7 @@ class StackedFields(Stacked[Member]):
         common = {name: getattr(operations[0], name) for name in cls.IN_COMMON}
         return cls(**{**stacked_fields(operations), **common}, start=start)  # type: ignore[call-arg]  # of subclasses
 
-    @property
+    @functools.cached_property
     def members(self) -> int:
         """The number of members."""
         return min(len(array) for _, array in self.own_arrays())
@@ -45,11 +46,6 @@ class StackedFields(Stacked[Member]):
     def own_arrays(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the name and value of each array with the members' own numbers."""
         yield from (each for each in self.arrays() if each[0] not in self.IN_COMMON)
-
-    @property
-    def first(self) -> int:
-        """The number of the first member."""
-        return int(self.attributes()["start"])
 
     def member(self, place: int) -> Operation:
         """Return the operation of the member at a place."""

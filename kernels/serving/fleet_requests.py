@@ -80,7 +80,7 @@ class FleetRequests:
         If there is a tensor of rows and numbers joined, it stands for all others, and a request may lack `X`. Requests
         with the same tensors have the same dictionary.
         """
-        there = tuple(pb_utils.get_input_tensor_by_name(request, name) is not None for name in self._asked)
+        there = tuple(_has(request, name) for name in self._asked)
         found = self._kinds.get(there)
         if found is None:
             found = self._kinds[there] = self._given(dict(zip(self._asked, there, strict=True)))
@@ -90,15 +90,15 @@ class FleetRequests:
         """Return the tensors and their types of requests that have some of those that a request may lack."""
         if there.get(str(self._joined)):
             return {str(self._joined): self._datatypes[NUMBERS]}
-        names = {
-            name: datatype for name, datatype in self._datatypes.items() if name != NUMBERS or there.get(name, True)
-        }
-        if there[self._numbered]:
-            names[self._numbered] = "INT32"
+        types = {**self._datatypes, self._numbered: "INT32"}
+        if not there.get(NUMBERS, True):  # these tell how many rows it has
+            return {name: types[name] for name in self._asked if there[name]}
         if there[self._numbered] or not all(there[name] for name in self._ids):
             for name in self._ids:
-                del names[name]
-        return names
+                del types[name]
+        if not there[self._numbered]:
+            del types[self._numbered]
+        return types
 
     def apart(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the tensors of requests with `X` and the numbers apart; without `X` their rows name no model."""
@@ -107,7 +107,7 @@ class FleetRequests:
             whole = np.where(both[:, -1:] % 1 == 0, both[:, -1:], UNKNOWN)
             return {NUMBERS: both[:, :-1], self._numbered: whole}
         if self._joined is not None and NUMBERS not in tensors:
-            return {NUMBERS: np.zeros((len(next(iter(tensors.values()), ())), len(self._inputs.numeric)))}
+            return {NUMBERS: np.zeros((len(next(iter(tensors.values()))), len(self._inputs.numeric)))}
         return tensors
 
     def of_numbers(self, request: Request) -> str:

@@ -202,6 +202,8 @@ def test_ids_may_have_several_columns(server: TritonServer, repository: Path, pr
         assert ask(X_region_shop_number=np.hstack([rows, numbers.astype(np.float32)])) == bits
         with pytest.raises(InferenceServerException, match="shop is missing: it must name a model of this fleet"):
             ask(X=rows, region=region)
+        with pytest.raises(InferenceServerException, match="X is missing"):
+            ask(region=region)
 
 
 @pytest.mark.parametrize("joined_alone", [False, True])

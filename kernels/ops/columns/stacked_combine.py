@@ -41,10 +41,6 @@ class StackedCombine(Stacked[Combine]):
     def members(self) -> int:
         return len(self.terms)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def member(self, place: int) -> Combine:
         """Return the operation of the member at a place."""
         exponent, *numbers = self.terms[place].tolist()

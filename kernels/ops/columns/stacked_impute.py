@@ -9,7 +9,7 @@ of `impute.py`. Numbers are moved as they are, so plain torch computes all rows 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,12 @@ import torch
 from ...format.errors import PlanError
 from ...numerics.missing import check_missing, find_missing, missing_number
 from ...plan.plan import Parameters
-from ...plan.stacked import Stacked, attributes_key, shapes_key, stacked_fields
+from ...plan.stacked_fields import StackedFields
 from .impute import Impute, launch_impute
 
 
 @dataclass(frozen=True, eq=False)
-class StackedImpute(Stacked[Impute]):
+class StackedImpute(StackedFields[Impute]):
     """Replace missing numbers in a member's `columns` by its `fill`, then append columns for its `indicators`."""
 
     columns: np.ndarray
@@ -31,22 +31,6 @@ class StackedImpute(Stacked[Impute]):
     indicators: np.ndarray
     missing: float | None = None
     start: int = 0
-
-    @classmethod
-    def alike(cls, operation: Impute) -> Hashable | None:
-        return attributes_key(operation), shapes_key(operation)
-
-    @classmethod
-    def of(cls, operations: Sequence[Impute], start: int = 0) -> StackedImpute:
-        return cls(**stacked_fields(operations), start=start)
-
-    @property
-    def members(self) -> int:
-        return len(self.columns)
-
-    @property
-    def first(self) -> int:
-        return self.start
 
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)

@@ -59,10 +59,6 @@ class StackedLookup(Stacked[Lookup]):
     def members(self) -> int:
         return len(self.starts)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         width, lookups, count = widths[0], self.members * len(self.columns), len(self.keys)

@@ -7,7 +7,7 @@ sum has an order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +15,12 @@ import torch
 
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
-from ...plan.stacked import Stacked, attributes_key, shapes_key, stacked_fields
+from ...plan.stacked_fields import StackedFields
 from .scale import Scale, launch_scale, scaled
 
 
 @dataclass(frozen=True, eq=False)
-class StackedScale(Stacked[Scale]):
+class StackedScale(StackedFields[Scale]):
     """Shift and scale each column by a member's numbers; `last` is `[members, 0]` for the form "factor"."""
 
     shift: np.ndarray
@@ -29,22 +29,6 @@ class StackedScale(Stacked[Scale]):
     form: str = "factor"
     single: bool = False
     start: int = 0
-
-    @classmethod
-    def alike(cls, operation: Scale) -> Hashable | None:
-        return attributes_key(operation), shapes_key(operation)
-
-    @classmethod
-    def of(cls, operations: Sequence[Scale], start: int = 0) -> StackedScale:
-        return cls(**stacked_fields(operations), start=start)
-
-    @property
-    def members(self) -> int:
-        return len(self.shift)
-
-    @property
-    def first(self) -> int:
-        return self.start
 
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
@@ -64,9 +48,8 @@ class StackedScale(Stacked[Scale]):
         return widths[0]
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        x, place = inputs[0], self.places(inputs[1])
-        own = {name: array.index_select(0, place) for name, array in parameters.items()}
-        return scaled(x, **own, form=self.form, single=self.single)
+        x, numbers = inputs
+        return scaled(x, **self.own(parameters, numbers), form=self.form, single=self.single)
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         x, numbers = inputs

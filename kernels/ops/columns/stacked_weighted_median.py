@@ -41,10 +41,6 @@ class StackedWeightedMedian(Stacked[WeightedMedian]):
     def members(self) -> int:
         return len(self.weights)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def member(self, place: int) -> WeightedMedian:
         """Return the operation of the member at a place."""
         own = self.weights[place]

@@ -51,10 +51,6 @@ class StackedAffine(SumsByMembers[Affine]):
     def members(self) -> int:
         return len(self.weight)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         if self.weight.shape[1:-1] != (widths[0],) or self.intercept.shape != (self.members, self.weight.shape[-1]):

@@ -43,10 +43,6 @@ class StackedPiecewise(StackedPieces[Piecewise]):
             start,
         )
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         if self.coefficients.ndim != 2 or not self.coefficients.shape[1]:

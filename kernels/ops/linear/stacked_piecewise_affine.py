@@ -54,10 +54,6 @@ class StackedPiecewiseAffine(StackedPieces[PiecewiseAffine]):
             **operations[0].attributes(),
         )
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         check_function(self.function)

@@ -127,10 +127,6 @@ class StackedPolynomialAffine(SumsByMembers[PolynomialAffine]):
     def members(self) -> int:
         return len(self.shift)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         if any(len(each) != self.members for each in (self.factor, self.weight, self.intercept)):

@@ -98,10 +98,6 @@ class StackedQuadratic(SumsByMembers[Quadratic]):
     def members(self) -> int:
         return len(self.shift)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         if {len(array) for _, array in self.arrays()} != {self.members}:

@@ -100,10 +100,6 @@ class StackedNeighbors(ByMembers[Neighbors]):
     def members(self) -> int:
         return len(self.factor)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         first, points = self.first_point, len(self.points)

@@ -54,10 +54,6 @@ class StackedDenseLayers(ByMembers[DenseLayers]):
     def members(self) -> int:
         return len(self.weights)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         if {len(array) for _, array in self.arrays()} != {self.members}:

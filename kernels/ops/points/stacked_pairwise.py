@@ -178,10 +178,6 @@ class StackedPairwise(ByMembers[Pairwise]):
     def members(self) -> int:
         return len(self.first_point) - 1
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         members, first = self.members, self.first_point

@@ -118,10 +118,6 @@ class StackedPairwiseAffine(ByMembers[PairwiseAffine]):
     def members(self) -> int:
         return len(self.first_point) - 1
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         members, first = self.members, self.first_point

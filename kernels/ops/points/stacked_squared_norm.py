@@ -86,10 +86,6 @@ class StackedSquaredNorm(ByMembers[SquaredNorm]):
     def members(self) -> int:
         return len(self.shapes)
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         shapes = self.shapes

@@ -60,10 +60,6 @@ class StackedLinearLeaves(Stacked[LinearLeaves]):
     def members(self) -> int:
         return len(self.first_leaf) - 1
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths, 2)
         first, leaves = self.first_leaf, len(self.constant)

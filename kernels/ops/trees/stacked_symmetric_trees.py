@@ -141,10 +141,6 @@ class StackedSymmetricTrees(Stacked[SymmetricTrees]):
     def members(self) -> int:
         return len(self.first_tree) - 1
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         first_tree, trees = self.first_tree, len(self.depth)

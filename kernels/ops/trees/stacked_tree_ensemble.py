@@ -147,10 +147,6 @@ class StackedTreeEnsemble(Stacked[TreeEnsemble]):
         """The number of groups of a member's trees."""
         return (len(self.first_tree) - 1) // self.members
 
-    @property
-    def first(self) -> int:
-        return self.start
-
     def check(self, *widths: int) -> None:
         self.check_stacked(widths)
         check_function(self.function)
