@@ -25,7 +25,7 @@ import triton_python_backend_utils
 
 from .entry import read_document, read_golden
 from .format.columns_digest import COLUMNS_DIGEST, columns_digest
-from .serving.tensors import NUMBERS, check_strings, numbers_in, numbers_in_place, strings_in, tensor_out
+from .serving.tensors import NUMBERS, check_strings, numbers_in, numbers_in_place, strings_in, tensor_out, tensors_in
 
 if TYPE_CHECKING:
     from .engine.gather import Part
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .engine.kernel_executor import Answers
     from .engine.runner import Runner
     from .format.inputs import Inputs
-    from .serving.backend_types import ErrorCode, Request, Response, Utils
+    from .serving.backend_types import ErrorCode, Request, Response, ServerTensor, Utils
     from .serving.fleet_requests import FleetRequests
     from .serving.observer import Unobserved
 
@@ -63,7 +63,7 @@ class TritonPythonModel:
     inputs: Inputs
     max_string_bytes: int
     datatypes: dict[str, str]
-    numbers: Callable[..., Part]
+    numbers: Callable[[ServerTensor], Part]
     on_cpu: Callable[[Part], np.ndarray]
     read: Callable[[list[Request]], list[Part]]
     large_rows: int
@@ -233,21 +233,22 @@ class TritonPythonModel:
 
     def _numbers(self, requests: list[Request]) -> list[Part]:
         """Return the plan's matrix for each request."""
-        return [self.numbers(request) for request in requests]
+        return [self.numbers(request.inputs()[0]) for request in requests]
 
     def _matrices(self, requests: list[Request]) -> list[Part]:
         """Return the plan's matrix for each request of a model that reads other tensors than X.
 
         Small requests with the same tensors are encoded together: one takes as long as all.
         """
-        each = [self.datatypes if self.fleet is None else self.fleet.given(request) for request in requests]
+        sent = list(map(tensors_in, requests))
+        each = [self.datatypes if self.fleet is None else self.fleet.given(tensors) for tensors in sent]
         names = each[0]
         if len(each) == 1 or any(other is not names for other in each):
             return [
-                self._encoded({name: self._tensor(request, name, datatype) for name, datatype in given.items()})
-                for request, given in zip(requests, each, strict=True)
+                self._encoded({name: self._reads(datatype)(tensors[name]) for name, datatype in given.items()})
+                for tensors, given in zip(sent, each, strict=True)
             ]
-        read = {name: [self._tensor(request, name, names[name]) for request in requests] for name in names}
+        read = {name: list(map(self._reads(names[name]), [tensors[name] for tensors in sent])) for name in names}
         rows = list(map(len, read[next(iter(names))]))
         if sum(rows) > MOST_JOINED_ROWS:
             return [
@@ -263,13 +264,13 @@ class TritonPythonModel:
             return self.inputs.encode(tensors, self.max_string_bytes)
         return self.fleet.own(self.inputs.encode(self.fleet.apart(tensors), self.max_string_bytes))
 
-    def _tensor(self, request: Request, name: str, datatype: str) -> np.ndarray:
-        """Return a request's tensor of numbers or strings."""
-        return strings_in(request, name) if datatype == "BYTES" else self._array(request, name)
+    def _reads(self, datatype: str) -> Callable[[ServerTensor], np.ndarray]:
+        """Return what reads tensors of numbers or strings."""
+        return strings_in if datatype == "BYTES" else self._array
 
-    def _array(self, request: Request, name: str) -> np.ndarray:
-        """Return a request's tensor of numbers in CPU memory."""
-        return self.on_cpu(self.numbers(request, name))
+    def _array(self, tensor: ServerTensor) -> np.ndarray:
+        """Return a tensor of numbers in CPU memory."""
+        return self.on_cpu(self.numbers(tensor))
 
     def _cancelled(self, requests: list[Request], rows: list[int]) -> frozenset[int]:
         """Return which of the large requests were cancelled."""
@@ -339,7 +340,7 @@ class TritonPythonModel:
         from .serving.other_tensors import why_refused
 
         def given(tensor: str, place: int) -> object:
-            return self._tensor(request, tensor, self.datatypes[tensor])[row, place]
+            return self._reads(self.datatypes[tensor])(tensors_in(request)[tensor])[row, place]
 
         return why_refused(self.inputs, column, number, where, given, self.max_string_bytes, member)
 

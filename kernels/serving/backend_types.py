@@ -14,6 +14,9 @@ import numpy as np
 class ServerTensor(Protocol):
     """A named tensor of a request or of a response."""
 
+    def name(self) -> str:
+        """Return its name."""
+
     def as_numpy(self) -> np.ndarray:
         """Return it as an array; strings are bytes in an object array."""
 
@@ -40,6 +43,9 @@ class Trace(Protocol):
 
 class Request(Protocol):
     """One request of a batch."""
+
+    def inputs(self) -> list[ServerTensor]:
+        """Return its tensors, in any order; optional ones may be missing, and the server checks the others."""
 
     def requested_output_names(self) -> list[str]:
         """Return the outputs that the client wants."""
@@ -131,6 +137,3 @@ class Utils(Protocol):
     InferenceResponse: ResponseType
     MetricFamily: MetricFamilyType
     Logger: LoggerType
-
-    def get_input_tensor_by_name(self, request: Request, name: str) -> ServerTensor:
-        """Return an input of a request; None if an optional one is not there, while the server checks the others."""

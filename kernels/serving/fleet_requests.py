@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +13,11 @@ from ..format.member_numbers import joined, tensors_of_numbers
 from ..format.member_table import MemberTable
 from .member_counts import MemberCounts
 from .quoting import quoted
-from .tensors import check_strings, pb_utils, strings_in
+from .tensors import check_strings, strings_in, tensors_in
 
 if TYPE_CHECKING:
     from ..engine.gather import Part
-    from .backend_types import Request
+    from .backend_types import Request, ServerTensor
 
     Reader = Callable[[list[Request]], list[Part]]
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class FleetRequests:
     """The requests for a fleet whose members a table describes.
 
-    `numbers` returns a request's tensor of numbers by its name, and `configured` has the types and dims of the inputs
+    `numbers` returns a tensor of numbers in CPU memory, and `configured` has the types and dims of the inputs
     in config.pbtxt. Raises ValueError if those with the numbers of models have others.
     """
 
@@ -33,7 +33,7 @@ class FleetRequests:
         self,
         inputs: Inputs,
         members: MemberTable,
-        numbers: Callable[[Request, str], np.ndarray],
+        numbers: Callable[[ServerTensor], np.ndarray],
         configured: Mapping[str, tuple[str | None, list[int]]],
     ) -> None:
         for name, (datatype, width) in tensors_of_numbers(inputs).items():
@@ -41,11 +41,9 @@ class FleetRequests:
                 raise ValueError(f"config.pbtxt must give {name} the type {datatype} and the dims [{width}].")
         self._ids, self._numbered, self._models = inputs.ids, str(inputs.numbered), inputs.models
         self._joined, self._datatypes = joined(inputs), inputs.datatypes()
-        of_rows = () if self._joined is None else (self._joined, NUMBERS)
-        self._asked = (*of_rows, self._numbered, *self._ids)
         if "BYTES" in self._datatypes.values():
             check_strings()
-        self._kinds: dict[tuple[bool, ...], dict[str, str]] = {}
+        self._kinds: dict[frozenset[str], dict[str, str]] = {}
         self._inputs, self._refused, self._closed = inputs, members.refused, members.closed
         self._own, self._numbers = members.own_places(inputs), numbers
 
@@ -55,7 +53,7 @@ class FleetRequests:
         members = len(self._models)
         return MemberAllowed(inputs.n_features, nan_columns, inputs.closed, members, self._refused, self._closed)
 
-    def reader(self, numbers: Callable[[Request, str], Part], otherwise: Reader) -> Reader:
+    def reader(self, numbers: Callable[[ServerTensor], Part], otherwise: Reader) -> Reader:
         """Return what reads the plan's matrix of each request of a batch.
 
         If each request has its rows and numbers joined, they are the matrix as they are. A batch with a number of no
@@ -64,9 +62,13 @@ class FleetRequests:
         name = self._joined
 
         def read(requests: list[Request]) -> list[Part]:
-            if name is not None and all(_has(request, name) for request in requests):
-                return [numbers(request, name) for request in requests]
-            return otherwise(requests)
+            parts = []
+            for request in requests:
+                tensors = request.inputs()
+                if len(tensors) != 1 or tensors[0].name() != name:
+                    return otherwise(requests)
+                parts.append(numbers(tensors[0]))
+            return parts
 
         return read
 
@@ -74,29 +76,29 @@ class FleetRequests:
         """Return rows of the plan's matrix with the places of categories among those of each row's member."""
         return matrix if self._own is None else self._own(matrix)
 
-    def given(self, request: Request) -> dict[str, str]:
-        """Return the tensors of a request and their types: it has its models' numbers, their ids or neither.
+    def given(self, tensors: Collection[str]) -> dict[str, str]:
+        """Return the tensors that a request with `tensors` is read from, and their types.
 
-        If there is a tensor of rows and numbers joined, it stands for all others, and a request may lack `X`. Requests
-        with the same tensors have the same dictionary.
+        It has its models' numbers, their ids or neither. If there is a tensor of rows and numbers joined, it stands for
+        all others, and a request may lack `X`. Requests with the same tensors have the same dictionary.
         """
-        there = tuple(_has(request, name) for name in self._asked)
+        there = frozenset(tensors)
         found = self._kinds.get(there)
         if found is None:
-            found = self._kinds[there] = self._given(dict(zip(self._asked, there, strict=True)))
+            found = self._kinds[there] = self._given(there)
         return found
 
-    def _given(self, there: Mapping[str, bool]) -> dict[str, str]:
-        """Return the tensors and their types of requests that have some of those that a request may lack."""
-        if there.get(str(self._joined)):
+    def _given(self, there: Collection[str]) -> dict[str, str]:
+        """Return the tensors to read and their types of requests that have the tensors `there`."""
+        if self._joined in there:
             return {str(self._joined): self._datatypes[NUMBERS]}
         types = {**self._datatypes, self._numbered: "INT32"}
-        if not there.get(NUMBERS, True):  # these tell how many rows it has
-            return {name: types[name] for name in self._asked if there[name]}
-        if there[self._numbered] or not all(there[name] for name in self._ids):
+        if self._joined is not None and NUMBERS not in there:  # the others tell how many rows it has
+            return {name: types[name] for name in (self._numbered, *self._ids) if name in there}
+        if self._numbered in there or not all(name in there for name in self._ids):
             for name in self._ids:
                 del types[name]
-        if not there[self._numbered]:
+        if self._numbered not in there:
             del types[self._numbered]
         return types
 
@@ -112,7 +114,7 @@ class FleetRequests:
 
     def of_numbers(self, request: Request) -> str:
         """Return the name of a request's tensor with the columns of `X`."""
-        return self._joined if self._joined is not None and _has(request, self._joined) else NUMBERS
+        return self._joined if self._joined is not None and self._joined in tensors_in(request) else NUMBERS
 
     def member(self, number: float) -> str | None:
         """Return the id of the member with that number as an error shows it; None if there is none."""
@@ -123,21 +125,20 @@ class FleetRequests:
 
     def unknown(self, request: Request, row: int) -> str:
         """Return a message on a row whose model does not exist."""
-        given, last = self.given(request), len(self._models) - 1
+        tensors, last = tensors_in(request), len(self._models) - 1
+        given = self.given(tensors)
         if self._joined in given:
-            number = self._numbers(request, str(self._joined))[row, -1]
+            number = self._numbers(tensors[str(self._joined)])[row, -1]
             return f"{self._joined} must end with a whole number from 0 to {last}: row {row} ends with {number}."
         if NUMBERS in self._datatypes and NUMBERS not in given:
             return f"{NUMBERS} is missing."
         if self._numbered in given:
-            number = self._numbers(request, self._numbered)[row, 0]
+            number = self._numbers(tensors[self._numbered])[row, 0]
             return f"{self._numbered} must be from 0 to {last}: row {row} is {number}."
-        missing = [name for name in self._ids if not _has(request, name)]
+        missing = [name for name in self._ids if name not in tensors]
         if missing:
             return f"{missing[0]} is missing: it must name a model of this fleet."
-        columns = [
-            strings_in(request, name) if given[name] == "BYTES" else self._numbers(request, name) for name in self._ids
-        ]
+        columns = [(strings_in if given[name] == "BYTES" else self._numbers)(tensors[name]) for name in self._ids]
         shown = ", ".join(_quoted(column[row, 0]) for column in columns)
         return f"{', '.join(self._ids)} must name a model of this fleet: row {row} is {shown}."
 
@@ -150,8 +151,3 @@ def _quoted(part: str | bytes | int) -> str:
     """Return an id, or a part of one, as an error shows it."""
     text = part.encode() if isinstance(part, str) else part
     return quoted(text) if isinstance(text, bytes) else str(text)
-
-
-def _has(request: Request, name: str) -> bool:
-    """Return whether a request has a tensor of that name."""
-    return pb_utils.get_input_tensor_by_name(request, name) is not None

@@ -23,17 +23,21 @@ pb_utils: Utils = triton_python_backend_utils
 NUMBERS = "X"
 
 
-def numbers_in(request: Request, name: str = NUMBERS) -> np.ndarray:
-    """Return a request's tensor of numbers, read-only."""
-    numbers: np.ndarray = np.from_dlpack(_Capsule(pb_utils.get_input_tensor_by_name(request, name).to_dlpack()))
+def tensors_in(request: Request) -> dict[str, ServerTensor]:
+    """Return a request's tensors by their names; one call for all is faster than one for each name."""
+    return {tensor.name(): tensor for tensor in request.inputs()}
+
+
+def numbers_in(tensor: ServerTensor) -> np.ndarray:
+    """Return a tensor of numbers, read-only."""
+    numbers: np.ndarray = np.from_dlpack(_Capsule(tensor.to_dlpack()))
     return numbers
 
 
-def numbers_in_place(request: Request, name: str = NUMBERS) -> Part:
-    """Return a request's tensor of numbers, as a torch tensor if the server has it in a GPU's memory."""
-    tensor = pb_utils.get_input_tensor_by_name(request, name)
+def numbers_in_place(tensor: ServerTensor) -> Part:
+    """Return a tensor of numbers, as a torch tensor if the server has it in a GPU's memory."""
     if tensor.is_cpu():
-        return numbers_in(request, name)
+        return numbers_in(tensor)
     numbers: torch.Tensor = from_dlpack(tensor.to_dlpack())
     return numbers
 
@@ -53,9 +57,9 @@ class _Capsule:
         return 1, 0
 
 
-def strings_in(request: Request, name: str) -> np.ndarray:
-    """Return a request's strings, bytes in an object array `[rows, columns]`."""
-    return pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+def strings_in(tensor: ServerTensor) -> np.ndarray:
+    """Return a tensor of strings, bytes in an object array `[rows, columns]`."""
+    return tensor.as_numpy()
 
 
 def check_strings() -> None:

@@ -14,21 +14,20 @@ import torch
 from google.protobuf.json_format import MessageToDict
 
 from triton_regressors.model_config import from_pbtxt
-from triton_regressors.scoring.backend_stub import Tensor, utils
+from triton_regressors.scoring.backend_stub import utils
 
 
 @contextmanager
 def loaded(entry: Path, **utilities: Any) -> Iterator[Any]:
     """Load version 1 of an entry as the Python backend does; an answer has `outputs`, arrays by name, or an `error`.
 
-    A request's `X` is an array, or a dictionary of arrays by the input's name. `utilities` are further attributes of
+    `utilities` are further attributes of
     the server's module.
     """
     own = {
         "InferenceResponse": lambda output_tensors=(), error=None: types.SimpleNamespace(
-            outputs={tensor.name: tensor.as_numpy() for tensor in output_tensors}, error=error
+            outputs={tensor.name(): tensor.as_numpy() for tensor in output_tensors}, error=error
         ),
-        "get_input_tensor_by_name": _given,
     }
     backend = utils(**own | utilities)
     config = MessageToDict(from_pbtxt((entry / "config.pbtxt").read_text()), preserving_proto_field_name=True)
@@ -46,8 +45,3 @@ def loaded(entry: Path, **utilities: Any) -> Iterator[Any]:
             torch.set_num_threads(threads)
             for name in [name for name in sys.modules if name == "1" or name.startswith("1.")]:
                 del sys.modules[name]
-
-
-def _given(request: Any, name: str) -> Tensor | None:
-    values = request.X.get(name) if isinstance(request.X, dict) else request.X
-    return None if values is None else Tensor(name, values)

@@ -20,6 +20,7 @@ from tests.server.models import models, rows
 from triton_regressors import export_fleet
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.plan.plan import load_plan
+from triton_regressors.scoring.backend_stub import Tensor
 
 
 @pytest.fixture
@@ -56,6 +57,10 @@ class FakeRequest:
     ) -> None:
         self.X, self.outputs, self.cancelled, self.asked = X, list(outputs), cancelled, 0
         self._parameters = parameters
+
+    def inputs(self) -> list[Tensor]:
+        tensors = self.X if isinstance(self.X, dict) else {"X": self.X}
+        return list(map(Tensor, tensors, tensors.values()))
 
     def parameters(self) -> str:
         return json.dumps(self._parameters, separators=(",", ":"))

@@ -24,6 +24,7 @@ from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.kernels.format.row_profile import read_profile
+from triton_regressors.scoring.backend_stub import Tensor
 
 NAME = "bayes_observed"
 REASONS = {
@@ -108,8 +109,11 @@ class Request:
 
     def __init__(self, numbers: list[float], shops: list[str], cancelled: bool = False, **parameters: str) -> None:
         strings = np.array([shop.encode() for shop in shops], dtype=object)[:, None]
-        self.X = {"X": np.array(numbers, np.float32)[:, None], "onehotencoder": strings}
+        self._tensors = {"X": np.array(numbers, np.float32)[:, None], "onehotencoder": strings}
         self._cancelled, self._parameters = cancelled, parameters
+
+    def inputs(self) -> list[Tensor]:
+        return list(map(Tensor, self._tensors, self._tensors.values()))
 
     def parameters(self) -> str:
         return json.dumps(self._parameters, separators=(",", ":"))

@@ -23,8 +23,12 @@ UTILS = "triton_python_backend_utils"
 class Tensor:
     """A request's tensor (an array, or torch's on a GPU) or an answer's (torch's over the model's own memory)."""
 
-    name: str
+    label: str
     values: Any
+
+    def name(self) -> str:
+        """Return its name."""
+        return self.label
 
     def as_numpy(self) -> Any:
         """Return the array."""
@@ -50,6 +54,10 @@ class Request:
 
     tensors: Mapping[str, Any]
     outputs: Sequence[str]
+
+    def inputs(self) -> list[Tensor]:
+        """Return its tensors."""
+        return list(map(Tensor, self.tensors, self.tensors.values()))
 
     def requested_output_names(self) -> list[str]:
         """Return the outputs that it asks for."""
@@ -84,11 +92,6 @@ class Response:
     error: Error | None = None
 
 
-def _input(request: Any, name: str) -> Tensor | None:
-    """Return an input of a request, None if it has none of this name."""
-    return Tensor(name, request.tensors[name]) if name in request.tensors else None
-
-
 def utils(**more: Any) -> types.ModuleType:
     """Return the module that an entry imports, with `more` attributes added or replaced."""
     module = types.ModuleType(UTILS)
@@ -96,7 +99,6 @@ def utils(**more: Any) -> types.ModuleType:
         Tensor=Tensor,
         TritonError=Error,
         InferenceResponse=Response,
-        get_input_tensor_by_name=_input,
     )
     vars(module).update(more)
     return module

@@ -228,7 +228,7 @@ class ModelInstance:
 
     def _answer_of(self, response: Response) -> dict[str, np.ndarray] | InferenceError:
         if response.error is None:
-            return {tensor.name: tensor.as_numpy().copy() for tensor in response.output_tensors}
+            return {tensor.name(): tensor.as_numpy().copy() for tensor in response.output_tensors}
         kind = InvalidRequest if response.error.code == Error.INVALID_ARG else ServerFault
         return kind(f"{plain_reason(response.error.message)}.")
 
