@@ -13,15 +13,16 @@ from unittest import mock
 
 import numpy as np
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.linear_model import PoissonRegressor, Ridge
+from sklearn.linear_model import ElasticNet, LinearRegression, PoissonRegressor, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
 from triton_regressors.exporter.compile import compile_estimator
@@ -31,6 +32,21 @@ FIT_ROWS = 4000
 
 DTYPES = {"fp32": "float32", "fp64": "float64"}
 """The types of an entry's input numbers, as `export` names them, and the dtypes of rows."""
+
+
+TEN_KINDS: tuple[Callable[[], Any], ...] = (
+    Ridge,
+    LinearRegression,
+    lambda: ElasticNet(alpha=0.01),
+    lambda: HistGradientBoostingRegressor(max_iter=50),
+    lambda: RandomForestRegressor(n_estimators=20, max_depth=8),
+    lambda: ExtraTreesRegressor(n_estimators=20, max_depth=8),
+    lambda: DecisionTreeRegressor(max_depth=8),
+    SVR,
+    lambda: KNeighborsRegressor(5),
+    lambda: MLPRegressor(hidden_layer_sizes=(16,), max_iter=50),
+)
+"""Estimators of ten kinds that predict one number, of which fleets hold many."""
 
 
 @dataclass(frozen=True)

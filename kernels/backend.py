@@ -64,6 +64,7 @@ class TritonPythonModel:
     max_string_bytes: int
     datatypes: dict[str, str]
     numbers: Callable[[ServerTensor], Part]
+    array: Callable[[ServerTensor], np.ndarray]
     on_cpu: Callable[[Part], np.ndarray]
     read: Callable[[list[Request]], list[Part]]
     large_rows: int
@@ -135,8 +136,9 @@ class TritonPythonModel:
                     "features of the plan."
                 )
         _check_outputs(config["output"], plan.output_widths())
-        self.numbers = numbers_in_place if parameters.get(ONLY_CPU_INPUTS) == "no" else numbers_in
-        self.on_cpu = on_cpu
+        self.on_cpu, self.numbers, self.array = on_cpu, numbers_in, numbers_in
+        if parameters.get(ONLY_CPU_INPUTS) == "no":
+            self.numbers, self.array = numbers_in_place, lambda tensor: on_cpu(numbers_in_place(tensor))
         self.read = self._numbers if self.inputs.plain_matrix else self._matrices
         self.large_rows = max(LARGE_BYTES // (np.dtype(plan.dtype).itemsize * plan.n_features), 1)
         self.feature_names = document.provenance.feature_names
@@ -148,7 +150,7 @@ class TritonPythonModel:
             from .format.member_table import read_members
             from .serving.fleet_requests import FleetRequests
 
-            self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self._array, configured)
+            self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self.array, configured)
             self.read = self.fleet.reader(self.numbers, self._matrices)
             self.allowed = self.fleet.allowed(document.nan_columns)
             counts = self.fleet.counts([(each.estimator, each.members) for each in document.fleet.classes])
@@ -266,11 +268,7 @@ class TritonPythonModel:
 
     def _reads(self, datatype: str) -> Callable[[ServerTensor], np.ndarray]:
         """Return what reads tensors of numbers or strings."""
-        return strings_in if datatype == "BYTES" else self._array
-
-    def _array(self, tensor: ServerTensor) -> np.ndarray:
-        """Return a tensor of numbers in CPU memory."""
-        return self.on_cpu(self.numbers(tensor))
+        return strings_in if datatype == "BYTES" else self.array
 
     def _cancelled(self, requests: list[Request], rows: list[int]) -> frozenset[int]:
         """Return which of the large requests were cancelled."""

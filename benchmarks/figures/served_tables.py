@@ -90,19 +90,22 @@ def fleets_section(document: Document, where: str) -> str:
             clients = [f"{point['clients']}", f"{point['fleet']['requests_per_s']:,.0f}"]
             clients += [f"{point['of_one_model']:.0%}", f"{point['p50_over_one_model_us']:+,.0f}"]
             if numbered := point.get("fleet_by_number"):
-                clients += [f"{numbered['of_one_model']:.0%}", f"{numbered['p50_over_one_model_us']:+,.0f}", of_loop]
+                clients += [f"{numbered['of_one_model']:.0%}", f"{numbered['p50_over_one_model_us']:+,.0f}"]
             else:
-                clients += ["–", "–", of_loop]
-            rows.append([*cells, *clients])
+                clients += ["–", "–"]
+            of_nothing = point.get("nothing_by_ids", {}).get("of_nothing")
+            rows.append([*cells, *clients, "–" if of_nothing is None else f"{of_nothing:.0%}", of_loop])
             cells = [cells[0], *[""] * 7]
     header = ["fleet", "models", "export s (cores)", "entry MB", "load s", "GPU MB over one", "RSS MB over one"]
     header += ["rounds", "clients", "requests/s", "of one model's", "p50 over one model's, µs"]
-    header += ["by number, of one model's", "by number, p50 over, µs", "÷ loop"]
+    header += ["by number, of one model's", "by number, p50 over, µs", "do-nothing, by ids", "÷ loop"]
     intro = "Fleets on one Triton server, one row a request that names a drawn model, over gRPC, closed loop, dynamic "
     intro += "batching, one instance each, beside an entry of one of the models and a Python-backend model with a dict "
-    intro += "of the same scikit-learn estimators. By number: the row and its model's number in one tensor"
+    intro += "of the same scikit-learn estimators. By number: the row and its model's number in one tensor. "
+    intro += "Do-nothing, by ids: the throughput of a model that does nothing if its requests have ids as a second "
+    intro += "tensor, as a share of that without them"
     intro += note(document)
-    parts = [f"{intro}:", table(header, "l" + "r" * 14, rows)]
+    parts = [f"{intro}:", table(header, "l" + "r" * 15, rows)]
     busy = [f"{found['members']:,} {found['fleet']}" for found in document["fleets"] if found["busy_at_start"]]
     parts += [f"The machine was busy when these began: {', '.join(busy)}."] * bool(busy)
     parts += [_entries(found) for found in document["fleets"] if "entries" in found]

@@ -4,8 +4,9 @@
     python -m benchmarks.gpu.fleets --dry-run      tries the script out on a CPU
 
 It needs a CUDA GPU. "host to host" is a call of the runner with a matrix in host memory, whose last column is the
-number of each row's model for the fleet. "kernels" are the plan's launches on the GPU, one after another. Before
-anything is timed, answers of drawn members are compared bit by bit with those of their own plans.
+number of each row's model for the fleet. "kernels" are the plan's launches on the GPU, one after another. Members of
+the fleet "mixed" are of ten kinds, and one model of each kind is timed. Before anything is timed, answers of drawn
+members are compared bit by bit with those of their own plans.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from benchmarks.environment import busy, default_directory, device_name, save
 from benchmarks.gpu.families import kernels
+from benchmarks.models import TEN_KINDS
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
 from triton_regressors.exporter.compile import compile_estimator
-from triton_regressors.exporter.fleets.classes import Alike, fleet_plan
+from triton_regressors.exporter.fleets.classes import classes_of, fleet_plan
 from triton_regressors.exporter.fleets.member import Member
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.fleet import MemberOrigin
@@ -86,20 +90,38 @@ def nearest(seed: int) -> Plan:
     return Plan(FEATURES, (Step(operation, (INPUT,), "y"),), {"y": "y"})
 
 
+def mixed(number: int) -> Plan:
+    """Return the plan of a scaler and one of ten estimators, fitted on rows of its own."""
+    rng = np.random.default_rng(number)
+    X = rng.standard_normal((200, FEATURES)) * rng.uniform(0.5, 20, FEATURES)
+    y = X[:, 0] + np.abs(X[:, 1]) + rng.standard_normal(len(X))
+    model = make_pipeline(StandardScaler(), TEN_KINDS[number % len(TEN_KINDS)]())
+    return compile_estimator(model.fit(X, y), input="fp64", profile=False).plan
+
+
 FLEETS: dict[str, tuple[Callable[[int], Plan], tuple[int, ...]]] = {
     "ridge": (ridge, (1000, 100_000)),
     "boosted": (boosted, (1000,)),
     "network": (network, (1000,)),
     "nearest": (nearest, (1000,)),
+    "mixed": (mixed, (500,)),
 }
 """For each fleet the plan of a member by its number, and how many members there are."""
 
 
-def stacked(plans: Sequence[Plan]) -> Plan:
-    """Return the plan of a fleet whose members have these plans, all of one class."""
+def stacked(plans: Sequence[Plan]) -> tuple[Plan, list[Plan]]:
+    """Return the plan of a fleet whose members have these plans, and these in the order of the fleet's numbers."""
     origin = MemberOrigin("", "", "")
     members = [Member(number, origin, plan, *(None,) * 8) for number, plan in enumerate(plans)]  # type: ignore[arg-type]
-    return fleet_plan([Alike(0, members)])[0]
+    classes = classes_of(members)
+    return fleet_plan(classes)[0], [member.plan for each in classes for member in each.members]
+
+
+def _one_of_each(name: str, plans: Sequence[Plan]) -> dict[str, Plan]:
+    """Return the plan of a first model, or of one of each kind, by what stands for it in the figures."""
+    if name != "mixed":
+        return {ONE: plans[0]}
+    return {f"{ONE}, {kind().__class__.__name__}": plan for kind, plan in zip(TEN_KINDS, plans, strict=False)}
 
 
 def measure(
@@ -107,29 +129,33 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Check, time and print a fleet for each number of rows; return the figures."""
     make, _ = FLEETS[name]
-    plans = [make(number) for number in range(members)]
-    whole, one = stacked(plans), plans[0]
-    largest = max(sizes)
-    fleet, alone = (Runner(plan, device=device, max_rows=largest) for plan in (whole, one))
-    for runner in (fleet, alone):
+    given_plans = [make(number) for number in range(members)]
+    whole, plans = stacked(given_plans)
+    ones, largest = _one_of_each(name, given_plans), max(sizes)
+    fleet = Runner(whole, device=device, max_rows=largest)
+    alone = {kind: Runner(plan, device=device, max_rows=largest) for kind, plan in ones.items()}
+    for runner in (fleet, *alone.values()):
         runner.warm_up([("y",)])
     rng, cases = np.random.default_rng(0), []
     for rows in sizes:
-        given = [_drawn(rng, one, members, rows) for _ in range(INPUTS)]
+        given = [_drawn(rng, plans[0], members, rows) for _ in range(INPUTS)]
         own = [np.ascontiguousarray(X[:, :-1]) for X in given]
         _check(plans, fleet, given[0], device)
         there, own_there = ([torch.from_numpy(X).to(device) for X in each] for each in (given, own))
         times = time_on_host(
             [
                 Contender(f"{FLEET}, {HOST}", lambda i, given=given: fleet.predict(given[i])),
-                Contender(f"{ONE}, {HOST}", lambda i, own=own: alone.predict(own[i])),
+                *[
+                    Contender(f"{kind}, {HOST}", lambda i, own=own, each=each: each.predict(own[i]))
+                    for kind, each in alone.items()
+                ],
             ],
             INPUTS,
             effort,
         )
         on_device = [
             Contender(f"{FLEET}, {KERNELS}", kernels(whole, there, ("y",))),
-            Contender(f"{ONE}, {KERNELS}", kernels(one, own_there, ("y",))),
+            *[Contender(f"{kind}, {KERNELS}", kernels(one, own_there, ("y",))) for kind, one in ones.items()],
         ]
         times |= time_on_device(on_device, INPUTS, device, rounds=effort.rounds)
         said = ", ".join(f"{each} {timing.median_us:,.1f} µs" for each, timing in times.items())

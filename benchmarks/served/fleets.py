@@ -8,7 +8,8 @@ of one of them; "loop" is a Python-backend model with a dict of the same estimat
 "nothing" is a model that does nothing. One server loads them one after the other, and the memory that each takes is
 noted. Then all are asked in turn for one row a request, over gRPC under dynamic batching. Requests to the fleet and the
 loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "by number" is the fleet too, asked
-with one tensor: each row and the number of its model.
+with one tensor: each row and the number of its model. "nothing by ids" is the model that does nothing, asked with the
+two tensors of requests with ids, where one row alone is sent to "nothing": the second tensor's cost to the server.
 
 `--export-cores` lets exports use that many cores, as on a small machine. `--entries N` loads N entries of one model
 beside the others, or as many of them as fit in the memory of the machine and of the GPU, and asks them in turn.
@@ -33,17 +34,15 @@ from typing import Any
 import joblib
 import numpy as np
 import torch
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
-from sklearn.linear_model import ElasticNet, LinearRegression, Ridge
-from sklearn.neighbors import KNeighborsRegressor
-from sklearn.neural_network import MLPRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
-from sklearn.tree import DecisionTreeRegressor
 from xgboost import XGBRegressor
 
 from benchmarks.environment import busy, default_directory, device_name, save_models
+from benchmarks.models import TEN_KINDS
 from benchmarks.served.requests import QUICK, Measure, four_digits, measuring
 from benchmarks.timing import rotated
 from triton_regressors import export, export_fleet
@@ -58,9 +57,10 @@ from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
-FLEET, NUMBERED, ONE, LOOP, NOTHING = "fleet", "fleet_by_number", "one_model", "loop", "nothing"
+FLEET, NUMBERED, ONE, LOOP = "fleet", "fleet_by_number", "one_model", "loop"
+NOTHING, NOTHING_NAMED = "nothing", "nothing_by_ids"
 ENTRIES = "entries"
-ASKED_TOO = (NUMBERED, NOTHING)
+ASKED_TOO = (NUMBERED, NOTHING, NOTHING_NAMED)
 """What is asked besides the entries that were loaded with their memory noted."""
 LOADS = tuple(Load("grpc", 1, concurrency=clients) for clients in (1, 64, 256))
 COLUMNS, FITTED = 32, 200
@@ -72,19 +72,6 @@ MOST_DIFFERENT = 4096
 ROWS_OF_ENTRY, AT_ONCE = 4, 8
 ERROR, ERROR_OF_LOOP = 1e-6, 1e-3
 """The largest error of answers, in standard deviations; the loop's come from float32 rows and are rounded."""
-
-TEN_KINDS: tuple[Callable[[], Any], ...] = (
-    Ridge,
-    LinearRegression,
-    lambda: ElasticNet(alpha=0.01),
-    lambda: HistGradientBoostingRegressor(max_iter=50),
-    lambda: RandomForestRegressor(n_estimators=20, max_depth=8),
-    lambda: ExtraTreesRegressor(n_estimators=20, max_depth=8),
-    lambda: DecisionTreeRegressor(max_depth=8),
-    SVR,
-    lambda: KNeighborsRegressor(5),
-    lambda: MLPRegressor(hidden_layer_sizes=(16,), max_iter=50),
-)
 
 FLEETS: dict[str, tuple[Callable[[int], Any], tuple[int, ...]]] = {
     "ridge": (lambda number: make_pipeline(StandardScaler(), Ridge()), (1, 10, 100, 1000, 10_000, 100_000)),
@@ -169,7 +156,8 @@ def sent(models: dict[int, Any], directory: Path) -> dict[str, CheckedRows]:
         NUMBERED: CheckedRows({"X_id_number": joined}, answers, ERROR * scale, MOST_DIFFERENT),
         ONE: CheckedRows({"X": X.astype(own_dtype)}, own, ERROR * float(np.std(own)), MOST_DIFFERENT),
         LOOP: CheckedRows({"X": given, "id": ids}, answers, ERROR_OF_LOOP * scale, MOST_DIFFERENT),
-        NOTHING: named.zeros(),
+        NOTHING: CheckedRows({"X": given}, answers, ERROR, MOST_DIFFERENT).zeros(),
+        NOTHING_NAMED: named.zeros(),
     }
 
 
@@ -303,7 +291,8 @@ def measure(
 
 
 def _figures(ask: Measure, name: str, checked: CheckedRows | Mapping[str, CheckedRows], load: Load) -> dict[str, float]:
-    figures = ask({NUMBERED: FLEET, ENTRIES: f"{ENTRIES}_{0:06}"}.get(name, name), checked, load)
+    entry = {NUMBERED: FLEET, NOTHING_NAMED: NOTHING, ENTRIES: f"{ENTRIES}_{0:06}"}.get(name, name)
+    figures = ask(entry, checked, load)
     if figures.failed:
         raise ValueError(f"{name}: {dict(figures.errors)}")
     return {
@@ -318,15 +307,16 @@ def _median(load: Load, of_rounds: Sequence[dict[str, dict[str, float]]]) -> dic
     point: dict[str, Any] = {"clients": load.concurrency}
     for name in sorted(of_rounds[0]):
         point[name] = {key: four_digits(median(each[name][key] for each in of_rounds)) for key in of_rounds[0][name]}
-    point[NUMBERED] |= _beside_one(of_rounds, NUMBERED)
-    return {**point, **_beside_one(of_rounds, FLEET)}
+    for name, peer in ((NUMBERED, ONE), (NOTHING_NAMED, NOTHING)):
+        point[name] |= _beside(of_rounds, name, peer)
+    return {**point, **_beside(of_rounds, FLEET, ONE)}
 
 
-def _beside_one(of_rounds: Sequence[dict[str, dict[str, float]]], name: str) -> dict[str, float]:
-    """Return the throughput of what is asked as a share of one model's, and its p50 beyond one model's."""
-    share = [each[name]["requests_per_s"] / each[ONE]["requests_per_s"] for each in of_rounds]
-    over = [each[name]["p50_us"] - each[ONE]["p50_us"] for each in of_rounds]
-    return {"of_one_model": four_digits(median(share)), "p50_over_one_model_us": four_digits(median(over))}
+def _beside(of_rounds: Sequence[dict[str, dict[str, float]]], name: str, peer: str) -> dict[str, float]:
+    """Return the throughput of what is asked as a share of a peer's, and its p50 beyond the peer's."""
+    share = [each[name]["requests_per_s"] / each[peer]["requests_per_s"] for each in of_rounds]
+    over = [each[name]["p50_us"] - each[peer]["p50_us"] for each in of_rounds]
+    return {f"of_{peer}": four_digits(median(share)), f"p50_over_{peer}_us": four_digits(median(over))}
 
 
 def run(
