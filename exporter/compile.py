@@ -13,9 +13,9 @@ from typing import Any
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.contributions.contributions import STAGE as EXPLAIN_STAGE
-from triton_regressors.exporter.contributions.contributions import Question
+from triton_regressors.exporter.contributions.contributions import THE_BACKGROUND, Question, find_contributions
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.evidence.evidence import Terms, ask, compare, explain, profile_of, report
+from triton_regressors.exporter.evidence.evidence import Terms, ask, compare, profile_of, report
 from triton_regressors.exporter.evidence.intervals import STAGE
 from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.out_of_range import STAGE as COUNT_STAGE
@@ -112,7 +112,7 @@ def compile_estimator(
     check_instance(estimator)
     columns = None if columns is None else checked_columns(columns, estimator)
     terms = terms.in_order(columns, estimator)
-    background = in_order(background, columns, estimator, "The background")
+    background = in_order(background, columns, estimator, THE_BACKGROUND)
     question = Question.checked(contributions, background, terms.sample)
     names = tuple(columns or table_names(estimator, terms.sample) or ())
 
@@ -134,7 +134,7 @@ def compile_estimator(
         at_once = min(len(asked.sample.X), ROWS_AT_ONCE)
         runner = Runner(stages[-1][1], engine="auto", max_rows=at_once)
         seen, sums = profile_of(asked, lowered, runner, terms), lowered.sums
-        explained = explain(question, stages[0][1], lowered, asked)
+        explained = None if question is None else find_contributions(question, stages[0][1], lowered, asked)
         del lowered  # its thresholds may be wider than the served ones
         compared = compare(runner, asked, terms)
         if out_of_range:
@@ -143,7 +143,7 @@ def compile_estimator(
             compared = compared.counted(seen, inputs)
         if explained is not None:
             stages.append((EXPLAIN_STAGE, explained.add(stages[-1][1])))
-            compared = compared.explained(explained)
+            compared = explained.answer(compared)
         if out_of_range or explained is not None:
             runner = Runner(stages[-1][1], engine="auto", max_rows=at_once)
         whole = Compilation(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +14,17 @@ from triton_regressors.exporter.contributions.margin import MARGIN
 from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.contributions.values import Values
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.evidence.evidence import Asked, Compared
 from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.entry import ContributionsReport
-from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.parity import units
 from triton_regressors.kernels.plan.plan import Plan, Step
 
 STAGE = "explain the answers"
+
+THE_BACKGROUND = "The background"
 
 ROWS_AT_ONCE = 1024
 """Rows whose exact contributions are computed together."""
@@ -76,46 +77,36 @@ class Contributions:
         """Return the plan with the output `contributions`; its other outputs keep their steps."""
         return add_contributions(plan, self.plan)
 
-    def of_rows(self, X: np.ndarray) -> np.ndarray:
-        """Return exact contributions to rows of the matrix, float64 `[rows, targets · (columns + 1)]`."""
-        return _in_parts(self.derived, self.derived.outputs[OUTPUT], X)
+    def answer(self, compared: Compared) -> Compared:
+        """Return rows with the exact contributions beside the estimator's answers."""
+        sample, nan_sample = map(self._answer, (compared.sample, compared.nan_sample))
+        return dataclasses.replace(compared, sample=sample, nan_sample=nan_sample)
 
-    def with_answers(self, sample: Sample) -> Sample:
-        """Return the sample with the exact contributions beside the estimator's answers."""
-        found: Mapping[str, np.ndarray] = {OUTPUT: self.of_rows(sample.X)}
+    def _answer(self, sample: Sample) -> Sample:
+        found = {OUTPUT: _in_parts(self.derived, self.derived.outputs[OUTPUT], sample.X)}
         return dataclasses.replace(sample, expected={**sample.expected, **found}, rounded={**sample.rounded, **found})
 
 
-def find_contributions(
-    question: Question,
-    plan: Plan,
-    lowered: Lowered,
-    inputs: Inputs,
-    rows: Callable[[Any, str], np.ndarray],
-    sample: np.ndarray,
-    name: str,
-) -> Contributions:
+def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: Asked) -> Contributions:
     """Return the contributions to a model's answers.
 
     Args:
         question: the game and its background.
         plan: the plan as lowered, for the dtype of its input.
         lowered: the model, which knows the training covers of its trees.
-        inputs: the entry's inputs.
-        rows: returns the plan's matrix, float64, for a table; it takes what the table is called in messages.
-        sample: rows of the matrix on which the contributions are checked.
-        name: the name of the estimator in messages.
+        asked: the entry's inputs, and the rows on which the contributions are checked.
 
     Raises:
         ExportError: the background does not fit the model, a part of the model has no exact contributions, or they do
             not add up.
     """
-    background = None
+    oracle, inputs, background = asked.oracle, asked.choice.inputs, None
+    name = type(oracle.estimator).__name__
     if question.background is not None:
-        matrix = inputs.rounded(rows(question.background, "The background"))
-        background = matrix.astype(plan.dtype)
+        table = oracle.table(question.background, THE_BACKGROUND)
+        background = inputs.rounded(oracle.matrix(table, lowered.inputs.numeric, THE_BACKGROUND)).astype(plan.dtype)
         if not len(background):
-            raise ExportError("The background has no rows.")
+            raise ExportError(f"{THE_BACKGROUND} has no rows.")
 
     def covers(step: Step) -> np.ndarray:
         raise ExportError(f"the model does not hold the training covers of its trees; use '{BACKGROUND}'")
@@ -126,7 +117,7 @@ def find_contributions(
         derived = game.contributions()
     except ExportError as error:
         raise ExportError(f"Cannot export {name} with contributions: {error}.") from error
-    checked = _check(game, derived, players, columns, background, sample, name)
+    checked = _check(game, derived, players, columns, background, asked.sample.X, name)
     report = ContributionsReport(question.game, 0 if background is None else len(background), game.links, *checked)
     return Contributions(fuse(derived), derived, report)
 

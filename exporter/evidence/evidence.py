@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from triton_regressors.exporter.contributions.contributions import Contributions, Question, find_contributions
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.calibration import CALIBRATION, check_level, find_interval
 from triton_regressors.exporter.evidence.difference import Difference
@@ -35,7 +34,6 @@ from triton_regressors.exporter.lowering.row_types import RowTypes, boolean_colu
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.kernels.format.row_profile import RowProfile
-from triton_regressors.kernels.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -115,11 +113,6 @@ class Compared:
         sample, nan_sample = (with_count(each, profile, inputs) for each in (self.sample, self.nan_sample))
         return dataclasses.replace(self, sample=sample, nan_sample=nan_sample)
 
-    def explained(self, contributions: Contributions) -> Compared:
-        """Return a copy with the exact contributions beside the answers."""
-        sample, nan_sample = map(contributions.with_answers, (self.sample, self.nan_sample))
-        return dataclasses.replace(self, sample=sample, nan_sample=nan_sample)
-
 
 def ask(estimator: Any, lowered: Lowered, terms: Terms, types: RowTypes) -> Asked:
     """Ask an estimator about the sample in these types, calibrate the interval, and choose the input's types.
@@ -144,19 +137,6 @@ def ask(estimator: Any, lowered: Lowered, terms: Terms, types: RowTypes) -> Aske
 def profile_of(asked: Asked, lowered: Lowered, runner: Runner, terms: Terms) -> RowProfile | None:
     """Return the profile of the given rows, or of the sample, or None if there are neither; see `find_profile`."""
     return find_profile(lowered, asked.oracle, asked.choice.inputs, asked.sample, runner, terms.profile)
-
-
-def explain(question: Question | None, plan: Plan, lowered: Lowered, asked: Asked) -> Contributions | None:
-    """Return the contributions to the answers of a plan as lowered, or None if nobody asks; see `contributions/`."""
-    if question is None:
-        return None
-    oracle = asked.oracle
-
-    def rows(table: Any, what: str) -> np.ndarray:
-        return oracle.matrix(oracle.table(table, what), lowered.inputs.numeric, what)
-
-    name = type(oracle.estimator).__name__
-    return find_contributions(question, plan, lowered, asked.choice.inputs, rows, asked.sample.X, name)
 
 
 def compare(runner: Runner, asked: Asked, terms: Terms) -> Compared:
