@@ -33,7 +33,7 @@ ROWS_AT_ONCE = 1024
 CHECKED_ROWS = 8
 """The most rows whose contributions are compared with the definition."""
 
-MOST_EVALUATIONS, FEWEST_ROWS = 2**20, 2
+MOST_EVALUATIONS, FEWEST_ROWS = 2**18, 2
 """The most rows that the margin is computed for on the way, unless fewer rows than these would be explained."""
 
 ADDITIVITY = 1e-9

@@ -18,6 +18,8 @@ from triton_regressors.kernels.engine.staging import MAX_NUMBERS
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS, DATES
 from triton_regressors.kernels.format.inputs import INTEGERS, MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
 from triton_regressors.kernels.format.member_numbers import joined, tensors_of_numbers
+from triton_regressors.kernels.ops.games.coalitions import Coalitions
+from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.kernels.serving.observer import DEFAULT_MODE, MODES
 from triton_regressors.model_config import sent_inputs
 
@@ -33,6 +35,9 @@ DATA_TYPES = {
 }
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU"}
 DEFAULT_MAX_BATCH_SIZE = 4096
+
+BATCH_EVALUATIONS = 2**24
+"""The most rows for which a plan is computed, for all coalitions of a batch's rows, if it explains answers that way."""
 STAGED_NUMBERS = 2**24
 
 
@@ -102,6 +107,13 @@ class ServingOptions(Batching):
         return changed
 
 
+def most_rows(plan: Plan) -> int:
+    """Return how many rows a batch of a new entry has at most by default."""
+    operations = [step.operation for step in plan.steps]
+    each = sum(operation.evaluations() for operation in operations if isinstance(operation, Coalitions))
+    return min(DEFAULT_MAX_BATCH_SIZE, max(BATCH_EVALUATIONS // max(each, 1), 1))
+
+
 def make_config(
     name: str,
     inputs: Inputs,
@@ -110,8 +122,11 @@ def make_config(
     feature_names: Sequence[str] = (),
     *,
     answers_column: bool = False,
+    most_rows: int = DEFAULT_MAX_BATCH_SIZE,
 ) -> Any:
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
+
+    A batch has at most `most_rows` rows, and fewer if they are very wide, unless `options` say more.
 
     Three parameters tell clients of the columns, as JSON objects keyed by tensor name. `columns` has their names, if
     they have some. `categories` has the places of columns whose numbers are categories and must not be rounded, without
@@ -128,7 +143,7 @@ def make_config(
         config.input.add(name=tensor, data_type=DATA_TYPES[datatype], dims=[width], optional=True)
     for output, width in outputs.items():
         config.output.add(name=output, data_type=model_config_pb2.TYPE_FP32, dims=[width])
-    config.max_batch_size = min(DEFAULT_MAX_BATCH_SIZE, max(STAGED_NUMBERS // inputs.n_features, 1))
+    config.max_batch_size = min(most_rows, max(STAGED_NUMBERS // inputs.n_features, 1))
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_AUTO)
     config.version_policy.latest.num_versions = 1

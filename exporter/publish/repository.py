@@ -29,7 +29,7 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.exporter.publish.config import ServingOptions, for_next_version, make_config
+from triton_regressors.exporter.publish.config import ServingOptions, for_next_version, make_config, most_rows
 from triton_regressors.exporter.publish.modules import modules_of
 from triton_regressors.kernels.entry import Document, Entry, Golden, version_number, versions, write_version
 from triton_regressors.kernels.format.columns_digest import COLUMNS
@@ -142,7 +142,9 @@ def publish(
                     check_target(repository, name, *interface)
                     mine = make_config(name, *interface[:2], ServingOptions(), interface[2], answers_column=column)
                     return _add_version(written / str(first), repository / name, options, mine, version)
-                config = make_config(name, *interface[:2], options, interface[2], answers_column=column)
+                config = make_config(
+                    name, *interface[:2], options, interface[2], answers_column=column, most_rows=most_rows(plan)
+                )
                 (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
                 written.rename(repository / name)
                 return Entry(repository / name, first)
