@@ -70,6 +70,7 @@ ROOMS = {
         "tracing": {"lowering"},
         "estimators": {"boosters", "passes", "lowering", "tracing", "errors"},
         "evidence": {"boosters.fitted", "lowering", "errors"},
+        "contributions": {"errors"},
         "files": {"boosters", "lowering", "errors"},
         "publish": {"errors"},
         "compilation": {"evidence", "lowering"},
