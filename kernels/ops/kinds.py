@@ -53,6 +53,7 @@ FAMILIES = {
         "stacked_symmetric_trees",
         "stacked_tree_ensemble",
         "symmetric_trees",
+        "tree_contributions",
         "tree_ensemble",
     ),
     "neighbors": (

@@ -11,6 +11,7 @@ from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import Operation
 
@@ -121,6 +122,40 @@ def linear_leaves(features: int, leaves: int, terms: int, seed: int = 0) -> Line
     return LinearLeaves(constant, value, np.where(held, feature, -1).astype(np.int32), coefficient)
 
 
+def tree_contributions(
+    features: int, columns: int, depths: Sequence[int], targets: int = 1, sets: int = 0, dtype: type = np.float32
+) -> TreeContributions:
+    """Return drawn leaves of so many players each, some of which have several terms; some terms ask for a category."""
+    rng, terms, depths = np.random.default_rng(len(depths)), 5 * columns, np.sort(depths)
+    player = np.arange(terms, dtype=np.int32) % columns
+    flags = rng.integers(0, 2, terms) + (CATEGORICAL * rng.integers(0, 2, terms) if sets else 0)
+    lower, upper = np.sort(1.5 * rng.standard_normal((2, terms)), axis=0).astype(dtype)
+    lower[rng.random(terms) < 0.3] = np.nan
+    upper = np.where(flags & CATEGORICAL > 0, rng.integers(0, max(sets, 1), terms), upper).astype(dtype)
+    width = int(depths.max(initial=0))
+    players = np.full((len(depths), width), columns, dtype=np.int32)
+    asked = np.full((len(depths), width + 2), -1, dtype=np.int32)
+    for leaf, depth in enumerate(depths):
+        players[leaf, :depth] = rng.permutation(columns)[:depth]
+        asked[leaf, :depth] = players[leaf, :depth] + columns * rng.integers(0, 5, depth)
+        asked[leaf, width + leaf % 2] = rng.choice(players[leaf, :depth]) + columns * rng.integers(0, 5)
+    chance = [rng.dirichlet(np.ones(1 << depth)) for depth in depths]
+    return TreeContributions(
+        rng.integers(0, features, terms).astype(np.int32),
+        lower,
+        upper,
+        flags.astype(np.uint8),
+        player,
+        rng.integers(-(2**31), 2**31, (sets, 2)).astype(np.int32),
+        asked,
+        players,
+        np.concatenate([np.zeros(0), *chance]),
+        rng.standard_normal((len(depths), targets)),
+        rng.standard_normal(targets),
+        columns,
+    )
+
+
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="expit"), (6,)),
     "many trees": (tree_ensemble(5, 12, 4), (5,)),
@@ -140,5 +175,8 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),
     "float32": (Float32(), (3,)),
     "float32 of some columns": (Float32(np.array([1, 0, 1], dtype=np.uint8)), (3,)),
+    "tree contributions": (tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], 2), (6,)),
+    "tree contributions with categories": (tree_contributions(6, 12, [3, 10, 9], sets=3, dtype=np.float64), (6,)),
+    "tree contributions of no leaf": (tree_contributions(3, 2, []), (3,)),
     "linear leaves": (linear_leaves(4, 3, 3), (40, 4)),
 }

@@ -183,3 +183,20 @@ def stacked_symmetric_tile(rows: int, trees: int) -> tuple[int, int, int]:
     most = 1024 if rows * trees <= FEW_PAIRS else 256
     block_trees = min(triton.next_power_of_2(trees), most)
     return max(128 // block_trees, 1), block_trees, 4 if block_trees < 1024 else 8
+
+
+class ContributionsTile(NamedTuple):
+    """The work that programs of contributions do at a time."""
+
+    together: int  # rows
+    block_leaves: int  # whose patterns a program makes
+    block_entries: int  # leaves whose numbers a program adds up
+
+
+def contributions_tile(rows: int) -> ContributionsTile:
+    """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
+    if rows <= 128:
+        return ContributionsTile(1, 128, 512)
+    if rows < 4096:
+        return ContributionsTile(16, 16, 32)
+    return ContributionsTile(128, 8, 8)
