@@ -35,6 +35,7 @@ from tests.exporter.adversarial import adversarial_rows, edges_of, in_float64
 from tests.exporter.catalogue.cases import CASES, Case
 from triton_regressors.exporter.compile import Compilation, compile_estimator
 from triton_regressors.exporter.evidence.oracle import Oracle
+from triton_regressors.exporter.lowering import tree_nodes
 from triton_regressors.exporter.lowering.lower import Lowered, lower
 from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
@@ -154,7 +155,7 @@ def _numbered_leaves(library: str) -> Iterator[list[tuple[Ensemble, Ensemble]]]:
 
     module = importlib.import_module(f"triton_regressors.exporter.estimators.{library}")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(module, "arrange", keep))
+        stack.enter_context(mock.patch.object(tree_nodes, "arrange", keep))
         if hasattr(module, "SymmetricTrees"):
             stack.enter_context(mock.patch.object(module, "SymmetricTrees", keep_symmetric))
         yield made

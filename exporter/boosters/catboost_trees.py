@@ -42,6 +42,7 @@ class Symmetric:
     depth: np.ndarray  # [trees], the number of questions
     question: np.ndarray  # [levels], each tree's from its lowest bit on
     value: np.ndarray  # float64 [leaves, outputs], for each tree 2 to the power of its depth
+    cover: np.ndarray  # float64 [leaves], the weights of training rows; empty if they are unknown
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Nodes:
     left: np.ndarray
     right: np.ndarray
     value: np.ndarray  # float64 [leaves, outputs]
+    cover: np.ndarray  # float64 [leaves], as in `Symmetric`
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -77,6 +79,7 @@ def read_trees(trees: Table, questions: Questions, outputs: int) -> Symmetric | 
     """Return the trees; their arrays may be views of the data."""
     splits, sizes, starts = (trees.array(field, "<i4").astype(np.int64) for field in (1, 2, 3))
     values, steps, leaf = trees.array(8, "<f8"), trees.array(10, STEP), trees.array(11, "<u4")
+    weights = trees.array(9, "<f8")
     require(len(sizes) > 0, "it has no trees")
     require(within(sizes, len(splits) + 1) and len(splits) == sizes.sum(), "questions are missing for some trees")
     require(np.array_equal(starts, np.cumsum(sizes) - sizes), "questions of a tree lie outside the model")
@@ -88,13 +91,20 @@ def read_trees(trees: Table, questions: Questions, outputs: int) -> Symmetric | 
         require(within(sizes, DEEPEST + 1), f"a tree is deeper than {DEEPEST}")
         leaves = int((1 << sizes).sum())
         require(len(values) == leaves * outputs, "values do not match the leaves")
-        require(trees.count(9) in (0, leaves), "weights do not match the leaves")
-        return Symmetric(sizes, splits, values.reshape(-1, outputs))
-    return stepping(splits, sizes, np.stack([steps["left"], steps["right"]]).astype(np.int64), leaf, values, outputs)
+        require(len(weights) in (0, leaves), "weights do not match the leaves")
+        return Symmetric(sizes, splits, values.reshape(-1, outputs), weights)
+    distances = np.stack([steps["left"], steps["right"]]).astype(np.int64)
+    return stepping(splits, sizes, distances, leaf, values, outputs, weights)
 
 
 def stepping(
-    question: np.ndarray, sizes: np.ndarray, steps: np.ndarray, leaf: np.ndarray, values: np.ndarray, outputs: int
+    question: np.ndarray,
+    sizes: np.ndarray,
+    steps: np.ndarray,
+    leaf: np.ndarray,
+    values: np.ndarray,
+    outputs: int,
+    weights: np.ndarray,
 ) -> Nodes:
     """Return the nodes of trees that store for each node the distances to its children.
 
@@ -108,6 +118,7 @@ def stepping(
         leaf: `[nodes]`, the place of the first value of a node that lacks a child.
         values: the values of all nodes.
         outputs: the number of values of a node.
+        weights: the weight of the training rows that end at a node, for each `outputs` values; empty if unknown.
     """
     nodes = len(question)
     require(steps.shape[1] == len(leaf) == nodes, "steps are not of each node")
@@ -122,8 +133,11 @@ def stepping(
     ends = steps.min(axis=0) == 0
     begins = leaf[ends].astype(np.int64)
     require(bool((begins % outputs == 0).all()) and within(begins + outputs - 1, len(values)), "a leaf has no value")
-    value = np.zeros((nodes, outputs))
-    value[ends] = values.reshape(-1, outputs)[begins // outputs]
+    leaves = len(values) // outputs
+    require(len(weights) in (0, leaves), "weights do not match the leaves")
+    rows = np.concatenate([values.reshape(leaves, outputs), weights.reshape(leaves, -1)], axis=1)
+    value = np.zeros((nodes, rows.shape[1]))
+    value[ends] = rows[begins // outputs]
     single = np.flatnonzero(inner & ends)
     more = np.bincount(tree[single], minlength=trees)
     own = sizes[tree[single]] + np.arange(len(single)) - (np.cumsum(more) - more)[tree[single]]  # the leaves added
@@ -132,5 +146,5 @@ def stepping(
     none = np.full(len(single), -1)
     left, right = (np.concatenate([np.where(inner, side, -1), none])[order] for side in child)
     asked = np.concatenate([np.where(inner, question, -1), none])[order]
-    held = np.concatenate([value, value[single]])[order]
-    return Nodes(sizes + more, narrow(asked), narrow(left), narrow(right), held[left < 0])
+    held = np.concatenate([value, value[single]])[order][left < 0]
+    return Nodes(sizes + more, narrow(asked), narrow(left), narrow(right), held[:, :outputs], held[:, outputs:].ravel())

@@ -36,8 +36,11 @@ BY_CATEGORY, DEFAULT_LEFT = 1, 2
 
 NO_MISSING, ZERO_MISSING = 0, 1
 
-UNREAD = ("split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count")
-"""The fields of trees that do not affect their answers."""
+UNREAD = ("split_gain", "leaf_weight", "internal_value", "internal_weight")
+"""The fields of trees that affect neither answers nor their contributions."""
+
+COUNTS = ("internal_count", "leaf_count")
+"""The fields with the number of training rows that reached each inner node and each leaf."""
 
 OF_INNER = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
 """The fields that the text holds for each inner node."""
@@ -136,6 +139,7 @@ def read_model(text: str) -> LightGBMModel:
             flags=layout.inner_nodes(np.where(categorical, CATEGORICAL, MISSING_LEFT * goes_left).astype(np.uint8)),
             value=value,
             sets=sets,
+            cover=_cover(fields, layout),
         ),
         zero_missing=layout.inner_nodes(~categorical & (missing == ZERO_MISSING)),
         linear=_linear_leaves(fields, layout, value, features),
@@ -221,6 +225,18 @@ class _Layout:
         if ((child >= inner) | (~child > inner)).any():
             raise ValueError("a node's child is none of its tree's nodes")
         return narrow(np.where(child >= 0, child, inner + ~child))
+
+
+def _cover(fields: _Fields, layout: _Layout) -> tuple[np.ndarray, ...]:
+    """Return the number of training rows that reached each node, nothing if the text does not hold all of them."""
+    inner, leaves = (int(count.sum()) for count in (layout.inner, layout.leaves))
+    try:
+        of_inner, of_leaves = fields.integers(COUNTS[0], inner, np.int32), fields.integers(COUNTS[1], leaves, np.int32)
+    except ValueError:  # no answer depends on them
+        return ()
+    counts = layout.inner_nodes(of_inner)
+    counts[~layout.inner_nodes(np.ones(inner, dtype=bool))] = of_leaves
+    return (counts,)
 
 
 def _snap(threshold: np.ndarray) -> np.ndarray:
@@ -332,7 +348,7 @@ def _check_block(block: str) -> None:
     if int(fields.get("is_linear", 0)):
         terms = sum(map(int, fields["num_features"].split()))
         expected |= {"leaf_const": leaves, "num_features": leaves, "leaf_features": terms, "leaf_coeff": terms}
-    unread = {name: leaves if name.startswith("leaf") else leaves - 1 for name in UNREAD if counts.get(name)}
+    unread = {name: leaves if name.startswith("leaf") else leaves - 1 for name in UNREAD + COUNTS if counts.get(name)}
     for name, count in (expected | unread).items():
         if counts.get(name, 0) != count:
             raise ValueError(f"{name} does not have as many numbers as its tree")

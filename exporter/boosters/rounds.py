@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import mmap
 from collections.abc import Callable, Iterator
 
@@ -50,9 +51,12 @@ def joined(parts: list[Trees]) -> Trees:
     for part in parts:
         part.threshold[(part.left >= 0) & (part.flags & CATEGORICAL > 0)] += sets
         sets += len(part.sets)
-    fields = [list(arrays) for arrays in zip(*(vars(part).values() for part in parts), strict=True)]
+    cover = tuple(itertools.chain.from_iterable(part.cover for part in parts)) if all(p.cover for p in parts) else ()
+    fields = {name: [vars(part)[name] for part in parts] for name in vars(parts[0]) if name != "cover"}
     parts.clear()
-    fields[-1] = [np.append(rows, np.repeat(rows[:, -1:] >> 31, words - rows.shape[1], 1), 1) for rows in fields[-1]]
-    trees = Trees(*(np.concatenate(fields.pop(0)) for _ in range(len(fields))))
+    fields["sets"] = [
+        np.append(rows, np.repeat(rows[:, -1:] >> 31, words - rows.shape[1], 1), 1) for rows in fields["sets"]
+    ]
+    trees = Trees(**{name: np.concatenate(fields.pop(name)) for name in list(fields)}, cover=cover)
     hand_back()
     return trees

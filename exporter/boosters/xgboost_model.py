@@ -197,6 +197,7 @@ def _read_trees(documents: list[dict[str, Any]], width: int) -> tuple[Trees, np.
         flags[order].astype(np.uint8),
         value,
         sets,
+        (field("sum_hessian")[order],) if all(len(tree.get("sum_hessian", ())) for tree in documents) else (),
     )
     return found, (order - starts[tree_of[order]]).astype(np.int32)
 

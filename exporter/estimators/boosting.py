@@ -11,7 +11,7 @@ from triton_regressors.exporter.estimators.linear import lower_dummy
 from triton_regressors.exporter.estimators.trees import are_trees, fitted_trees, lower_side_by_side
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import find_lowering, lowers
-from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import Trees, add_trees, note_thresholds
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
@@ -26,11 +26,11 @@ def lower_gradient_boosting(model: GradientBoostingRegressor, x: Value, builder:
     trees = fitted_trees(model.estimators_[:, 0], factor=model.learning_rate)
     note_thresholds(trees, x, builder)
     if isinstance(model.init_, str):
-        return builder.add(arrange(trees), x)
+        return add_trees(trees, x, builder)
     with builder.at("init_"):
         if find_lowering(model.init_, builder.subject(model.init_)) is lower_dummy:
-            return builder.add(arrange(trees, baseline=model.init_.constant_.item()), x)
-        y = builder.add(arrange(trees), x)
+            return add_trees(trees, x, builder, baseline=model.init_.constant_.item())
+        y = add_trees(trees, x, builder)
         first = builder.lower(model.init_, builder.add(Float32(), x))
     return builder.affine(builder.concatenate([first, y]), np.ones(2), 0.0)
 
@@ -52,13 +52,14 @@ def lower_hist_gradient_boosting(model: HistGradientBoostingRegressor, x: Value,
         read = builder.concatenate([x, codes])
     trees = _predictor_trees([predictor for (predictor,) in model._predictors], columns)
     note_thresholds(trees, x, builder)
-    ensemble = arrange(
+    return add_trees(
         trees,
+        read,
+        builder,
         exact=True,
         baseline=model._baseline_prediction.item(),
         function="exp" if model.loss in ("gamma", "poisson") else "identity",
     )
-    return builder.add(ensemble, read)
 
 
 @lowers(AdaBoostRegressor)
@@ -97,4 +98,5 @@ def _predictor_trees(predictors: list[Any], columns: np.ndarray) -> Trees:
         (MISSING_LEFT * (nodes["missing_go_to_left"] > 0) + CATEGORICAL * categorical).astype(np.uint8),
         nodes["value"][leaf, None],
         sets.view(np.int32),
+        tuple(predictor.nodes["count"] for predictor in predictors),
     )

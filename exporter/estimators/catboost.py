@@ -22,10 +22,9 @@ from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.memory import hand_back
 from triton_regressors.exporter.lowering.registry import answers, lowers, refuses
 from triton_regressors.exporter.lowering.soundness import one_line
-from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, narrow, note_borders, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import Trees, add_trees, narrow, note_borders, note_thresholds
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 REGRESSOR = "catboost.core.CatBoostRegressor"
 UNCERTAIN = "RMSEWithUncertainty"
@@ -97,18 +96,18 @@ def _lower_scores(
         if questions.kind[question] == FLOAT
     }
     lower_trees = _symmetric if isinstance(model.trees, Symmetric) else _nodes
-    return builder.add(lower_trees(model, columns, selected, function, builder), read)
+    return lower_trees(model, columns, selected, read, function, builder)
 
 
 def _symmetric(
-    model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder
-) -> SymmetricTrees:
-    """Return trees that ask one question at each level; see `_nodes`."""
+    model: CatBoostModel, columns: Mapping[int, int], x: Value, read: Value, function: str, builder: Builder
+) -> Value:
+    """Return the scores of trees that ask one question at each level; see `_nodes`."""
     trees, (column, border, missing) = model.trees, _questions(model, columns)
     assert isinstance(trees, Symmetric)
     note_borders(column[trees.question], border[trees.question], x, builder)
     used, asked = np.unique(trees.question, return_inverse=True)
-    return SymmetricTrees(
+    symmetric = SymmetricTrees(
         feature=column[used],
         threshold=border[used],
         missing=missing[used].astype(np.uint8),
@@ -118,15 +117,22 @@ def _symmetric(
         baseline=np.array(model.bias),
         function=function,
     )
+    y = builder.add(symmetric, read)
+    if len(trees.cover):
+        builder.note_cover(y, trees.cover.copy)
+    return y
 
 
-def _nodes(model: CatBoostModel, columns: Mapping[int, int], x: Value, function: str, builder: Builder) -> TreeEnsemble:
-    """Return trees whose nodes each ask a question.
+def _nodes(
+    model: CatBoostModel, columns: Mapping[int, int], x: Value, read: Value, function: str, builder: Builder
+) -> Value:
+    """Return the scores of trees whose nodes each ask a question.
 
     Args:
         model: a model with trees of this kind.
         columns: the column in which trees find the answer to a question, or the number that it compares.
         x: the columns of the input, which come before those that are computed for the trees.
+        read: the columns that the trees read.
         function: the function of the scores.
         builder: records the location of features.
     """
@@ -141,9 +147,10 @@ def _nodes(model: CatBoostModel, columns: Mapping[int, int], x: Value, function:
         np.where(missing[nodes.question] | (nodes.question < 0), 0, MISSING_LEFT).astype(np.uint8),
         nodes.value if model.scale == 1 else model.scale * nodes.value,
         np.zeros((0, 8), dtype=np.int32),
+        (nodes.cover,) if len(nodes.cover) else (),
     )
     note_thresholds(trees, x, builder)
-    return arrange(trees, exact=True, baseline=model.bias, function=function)
+    return add_trees(trees, read, builder, exact=True, baseline=model.bias, function=function)
 
 
 def _questions(model: CatBoostModel, columns: Mapping[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

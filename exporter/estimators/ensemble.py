@@ -12,7 +12,7 @@ from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegresso
 from triton_regressors.exporter.estimators.trees import are_trees, fitted_trees
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import lowers, lowers_transform
-from triton_regressors.exporter.lowering.tree_nodes import arrange, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import add_trees, note_thresholds
 
 
 @lowers(VotingRegressor)
@@ -60,7 +60,7 @@ def _bagged_trees(regressor: BaggingRegressor, x: Value, builder: Builder) -> Va
     tree = np.repeat(np.arange(len(columns)), trees.sizes)
     trees = dataclasses.replace(trees, feature=columns[tree, np.maximum(trees.feature, 0)])  # a leaf reads nothing
     note_thresholds(trees, x, builder)
-    return builder.add(arrange(trees, divisor=float(len(columns))), x)
+    return add_trees(trees, x, builder, divisor=float(len(columns)))
 
 
 def _predictions(regressor: Any, x: Value, builder: Builder) -> list[Value]:

@@ -20,7 +20,7 @@ from triton_regressors.exporter.estimators.trees import fitted_trees
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.pieces import add_pieces, constant_pieces, note_range
 from triton_regressors.exporter.lowering.registry import lowers, refuses
-from triton_regressors.exporter.lowering.tree_nodes import arrange, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import add_trees, note_thresholds
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.columns.power import Power
@@ -350,7 +350,7 @@ def lower_tree_discretiser(discretiser: Any, x: Value, builder: Builder) -> Valu
         value = np.round(value, discretiser.precision)
     trees = dataclasses.replace(trees, feature=np.repeat(chosen, trees.sizes), value=value)
     note_thresholds(trees, x, builder)
-    return in_place(builder.add(arrange(trees, output="each"), x), chosen, x, builder)
+    return in_place(add_trees(trees, x, builder, output="each"), chosen, x, builder)
 
 
 def _bins(discretiser: Any, closed: bool, x: Value, builder: Builder) -> Value:

@@ -21,7 +21,7 @@ from triton_regressors.exporter.estimators.trees import fitted_trees
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.pieces import note_range
 from triton_regressors.exporter.lowering.registry import lowers, refuses
-from triton_regressors.exporter.lowering.tree_nodes import arrange, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import add_trees, note_thresholds
 from triton_regressors.exporter.tracing.expressions import DATE
 from triton_regressors.exporter.tracing.trace import NotTraced
 
@@ -296,7 +296,7 @@ def lower_tree_features(transformer: Any, x: Value, builder: Builder) -> Value:
         node += size
     trees = dataclasses.replace(trees, feature=feature, value=value)
     note_thresholds(trees, x, builder)
-    made = builder.add(arrange(trees, output="each"), x)
+    made = add_trees(trees, x, builder, output="each")
     return _behind(made, transformer, x, builder)
 
 

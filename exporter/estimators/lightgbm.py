@@ -17,7 +17,7 @@ from triton_regressors.exporter.boosters.rounds import saved_in_parts
 from triton_regressors.exporter.estimators.pandas_categories import number_pandas_categories
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import lowers, refuses
-from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, narrow, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import Trees, add_trees, narrow, note_thresholds
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
@@ -72,9 +72,7 @@ def _lower_model(estimator: Any, model: LightGBMModel, read: Value, columns: np.
         trees, read = _trees(model, read, columns, builder)
         divisor = _divisor(model)
         del model  # a large model takes as much memory as the plan's trees
-        ensemble = arrange(trees, exact=True, divisor=divisor)
-        del trees
-        y = builder.add(ensemble, read)
+        y = add_trees(trees, read, builder, exact=True, divisor=divisor)
     elif model.outputs > 1:
         raise builder.refuse(estimator, "it has linear trees of several outputs; supported: linear trees of one")
     else:
@@ -162,7 +160,7 @@ def _linear_sum(model: LightGBMModel, x: Value, columns: np.ndarray, builder: Bu
     linear = model.linear
     assert linear is not None
     number = np.arange(len(trees.value), dtype=np.float64)[:, None]
-    leaves = builder.add(arrange(dataclasses.replace(trees, value=number), exact=True, output="each"), read)
+    leaves = add_trees(dataclasses.replace(trees, value=number), read, builder, exact=True, output="each")
     feature = np.full((len(linear.terms), max(linear.terms.max(), 1)), -1, dtype=np.int32)
     coefficient = np.zeros(feature.shape)
     held = np.arange(feature.shape[1]) < linear.terms[:, None]

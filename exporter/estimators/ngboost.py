@@ -12,7 +12,7 @@ import numpy as np
 from triton_regressors.exporter.estimators.trees import are_trees, fitted_trees
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import answers, lowers, qualified_name
-from triton_regressors.exporter.lowering.tree_nodes import arrange, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import add_trees, note_thresholds
 from triton_regressors.kernels.ops.columns.combine import Combine
 
 
@@ -96,7 +96,7 @@ def _parameters(estimator: Any, x: Value, builder: Builder) -> Value:
     value = trees.value * weight[tree[trees.left < 0]]
     trees = dataclasses.replace(trees, feature=widest[tree, np.maximum(trees.feature, 0)], value=value)
     note_thresholds(trees, x, builder)
-    return builder.add(arrange(trees, baseline=initial), x)
+    return add_trees(trees, x, builder, baseline=initial)
 
 
 def _log_normal(parameters: Value, builder: Builder) -> dict[str, Value]:

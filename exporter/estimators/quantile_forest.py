@@ -18,7 +18,7 @@ from triton_regressors.exporter.estimators.trees import are_trees, fitted_trees
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import lowers
 from triton_regressors.exporter.lowering.soundness import NO_CHILD
-from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import Trees, add_trees, note_thresholds
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.pool import Pool
@@ -50,9 +50,9 @@ def lower_quantile_forest(forest: Any, x: Value, builder: Builder) -> Value:
     if not mean:
         return _quantiles(trees, sums, np.atleast_1d(quantiles).tolist(), x, builder)
     if (counts == 1).all():
-        return builder.add(arrange(dataclasses.replace(trees, value=sums), divisor=float(len(trees.sizes))), x)
+        return add_trees(dataclasses.replace(trees, value=sums), x, builder, divisor=float(len(trees.sizes)))
     outputs, both = sums.shape[1], np.concatenate([sums, counts], axis=1)
-    z = builder.add(arrange(dataclasses.replace(trees, value=both)), x)
+    z = add_trees(dataclasses.replace(trees, value=both), x, builder)
     above, below = (builder.columns(z, np.arange(outputs) + first) for first in (0, outputs))
     return builder.add(Combine("product"), above, builder.elementwise(below, "reciprocal"))
 
@@ -85,7 +85,7 @@ def _quantiles(trees: Trees, values: np.ndarray, quantiles: Sequence[float], x: 
     The `k`-th smallest of several numbers is the median of these and of so many numbers far below or above them.
     """
     count, outputs = len(trees.sizes), values.shape[1]
-    each = builder.add(arrange(dataclasses.replace(trees, value=values), output="each"), x)
+    each = add_trees(dataclasses.replace(trees, value=values), x, builder, output="each")
     far = [count * outputs, count * outputs + 1]  # the columns of a number below all of them, and of one above
     members, columns, shares = [], [], []
     for column, (output, quantile) in enumerate(itertools.product(range(outputs), quantiles)):

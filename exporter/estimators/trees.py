@@ -13,7 +13,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import OwnCode, find_lowering, lowers
 from triton_regressors.exporter.lowering.soundness import NO_CHILD
-from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import Trees, add_trees, note_thresholds
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT
 
 
@@ -28,7 +28,7 @@ def lower_forest(forest: Any, x: Value, builder: Builder) -> Value:
     """`y = Σₜ value[leaf(t, x)] / trees`."""
     trees = fitted_trees(_own_trees(forest, builder))
     note_thresholds(trees, x, builder)
-    return builder.add(arrange(trees, divisor=float(len(trees.sizes))), x)
+    return add_trees(trees, x, builder, divisor=float(len(trees.sizes)))
 
 
 @lowers(RandomTreesEmbedding)
@@ -36,14 +36,14 @@ def lower_embedding(embedding: RandomTreesEmbedding, x: Value, builder: Builder)
     """One column for each leaf of each tree, in the order of the trees and of their nodes: 1 if `x` reaches it."""
     trees = fitted_trees(_own_trees(embedding, builder))
     note_thresholds(trees, x, builder)
-    return builder.add(arrange(trees, output="leaves"), x)
+    return add_trees(trees, x, builder, output="leaves")
 
 
 def lower_side_by_side(estimators: Sequence[Any], x: Value, builder: Builder) -> Value:
     """Return the predictions of these fitted trees, side by side."""
     trees = fitted_trees(estimators)
     note_thresholds(trees, x, builder)
-    return builder.add(arrange(trees, output="each"), x)
+    return add_trees(trees, x, builder, output="each")
 
 
 def are_trees(estimators: Sequence[Any], builder: Builder) -> bool:
@@ -86,4 +86,5 @@ def fitted_trees(estimators: Sequence[Any], factor: float = 1.0) -> Trees:
         np.where(field("missing_go_to_left"), MISSING_LEFT, 0).astype(np.uint8),
         factor * np.concatenate([tree.value[tree.children_left == NO_CHILD, :, 0] for tree in trees]),
         np.zeros((0, 8), dtype=np.int32),
+        tuple(tree.weighted_n_node_samples for tree in trees),
     )

@@ -20,7 +20,7 @@ from triton_regressors.exporter.estimators.pandas_categories import number_panda
 from triton_regressors.exporter.estimators.strings import refuse_unknown
 from triton_regressors.exporter.lowering.builder import Builder, Value
 from triton_regressors.exporter.lowering.registry import lowers, refuses
-from triton_regressors.exporter.lowering.tree_nodes import arrange, narrow, note_thresholds
+from triton_regressors.exporter.lowering.tree_nodes import add_trees, narrow, note_thresholds
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.impute import Impute
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
@@ -65,16 +65,16 @@ def lower_xgboost(estimator: Any, x: Value, builder: Builder, codes: bool = Fals
     base, link, output_of_tree = model.base, model.link, model.output_of_tree
     del model  # a large model takes half as much memory as the plan's trees
     note_thresholds(trees, x, builder)
-    ensemble = arrange(
+    return add_trees(
         trees,
+        read,
+        builder,
         baseline=base,
         function=link,
         output="ordered",
         rounding="floor",
         output_of_tree=output_of_tree,
     )
-    del trees
-    return builder.add(ensemble, read)
 
 
 def _read(booster: Any) -> XGBoostModel:

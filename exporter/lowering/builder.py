@@ -147,6 +147,9 @@ class Builder:
     before decisions or `round_everywhere`. `sums` lists the transformers that sum in float32 before a decision; it is
     known once the plan is made. `functions` maps a value to the transformer's function that it approximates, if only
     the transformer itself computes that function to the last bit.
+
+    `makers` names the estimator that each step computes. `covers` are the training covers of trees, float64 `[nodes]`,
+    of symmetric ones `[leaves]`, by the value of their step; they are noted if the argument of this name is set.
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Builder:
         misfit: ExportError | None = None,
         rows: Any | None = None,
         round_everywhere: bool = False,
+        covers: bool = False,
     ) -> None:
         names = () if profile is None else tuple(profile.names)
         of_polars = profile is not None and profile.polars is not None
@@ -166,6 +170,9 @@ class Builder:
         self._rounding: dict[str, str] = {}
         self.profile = Profile(n_features) if profile is None else profile
         self.misfit = misfit
+        self.covers: dict[str, np.ndarray] = {}
+        self.makers: dict[str, str] = {}
+        self._keeps_covers, self._maker = covers, ""
         self._guards: list[Value] = []
         self._steps: list[Step] = []
         self._path: list[str] = []
@@ -229,12 +236,15 @@ class Builder:
             raise self.misfit or misfit
         if not isinstance(estimator, HANDS_ON) and not isinstance(lowering, registry.OwnCode):
             self.profile.note_read(x.features)
+        maker, self._maker = self._maker, self.subject(estimator)
         try:
             result = lowering(estimator, x, self)
         except Exception as error:  # fitted attributes that do not fit together can raise almost anything
             if isinstance(error, ExportError):
                 raise
             raise self.refuse(estimator, f"its fitted attributes do not fit together ({one_line(error)})") from error
+        finally:
+            self._maker = maker
         return result if isinstance(result, dict) else {"y": result}
 
     def lower_inverse(self, transformer: Any, y: Value) -> Value:
@@ -278,7 +288,13 @@ class Builder:
         width = operation.checked_width(*(value.width for value in inputs))
         value = Value(f"v{len(self._steps)}", width)
         self._steps.append(Step(operation, tuple(v.name for v in inputs), value.name))
+        self.makers[value.name] = self._maker
         return value
+
+    def note_cover(self, value: Value, cover: Callable[[], np.ndarray]) -> None:
+        """Record the training covers of the trees that compute a value, if covers are asked for."""
+        if self._keeps_covers:
+            self.covers[value.name] = cover()
 
     def affine(self, x: Value, weight: ArrayLike, intercept: ArrayLike, function: str = "identity") -> Value:
         """Return `function(x @ weight + intercept)`.

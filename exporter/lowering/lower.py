@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class Lowered:
     inputs: Inputs
     profile: Profile
     sums: tuple[str, ...] = ()  # the transformers that sum in float32 before a decision
+    covers: Mapping[str, np.ndarray] = field(default_factory=dict)  # of trees, see `Builder`
+    makers: Mapping[str, str] = field(default_factory=dict)  # the estimators that steps compute, by the steps' outputs
 
 
 def lower(
@@ -57,6 +59,7 @@ def lower(
     types: RowTypes = DOUBLE,
     round_everywhere: bool = False,
     polars: Mapping[str, PolarsType] | None = None,
+    covers: bool = False,
 ) -> Lowered:
     """Lower a fitted regressor. `sample` gives the number of features if the estimator does not state it.
 
@@ -64,11 +67,12 @@ def lower(
     those that reach no transformer and no regressor are not inputs, except `kept` ones; without names all columns are
     inputs. With `types`, those of the sample, the plan rounds to float32 as scikit-learn does: in front of decisions,
     or `round_everywhere`. `polars` are the types of the columns of a sample that was a DataFrame of polars.
+    With `covers` the training covers of trees are known too, where the estimator holds them.
 
     Raises:
         ExportError: the estimator or a fitted parameter has no lowering, or the model is only known with a sample.
     """
-    lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere, polars)
+    lowered = _lower(estimator, sample, missing_strings, quantiles, kept, types, round_everywhere, polars, covers)
     hand_back()
     if lowered.profile.lacking is not None:
         if sample is not None:
@@ -86,6 +90,7 @@ def _lower(
     types: RowTypes = DOUBLE,
     round_everywhere: bool = False,
     polars: Mapping[str, PolarsType] | None = None,
+    covers: bool = False,
 ) -> Lowered:
     n_features = _feature_count(estimator, sample)
     names = table_names(estimator, sample)
@@ -103,7 +108,7 @@ def _lower(
             profile.text.numbers(column, known)
         profile.text.digits.update(digits)
         rows = _first_rows(estimator, profile, sample, types)
-        builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere)
+        builder = Builder(n_features, profile, rows=rows, round_everywhere=round_everywhere, covers=covers)
         outputs = builder.lower_outputs(estimator, builder.input)
         if not profile.text.untabled and len(profile.text.digits) == len(digits):
             break
@@ -130,7 +135,9 @@ def _lower(
     categorical = tuple(sorted(profile.choices.keys() & set(inputs.numeric)))
     single = tuple(column for column in types.float32 if column in inputs.numeric)
     inputs = dataclasses.replace(inputs, categorical=categorical, float32=single or None)
-    return Lowered(plan, inputs, profile, tuple(dict.fromkeys((*builder.sums, *left))))
+    sums = tuple(dict.fromkeys((*builder.sums, *left)))
+    held = {step.output: builder.covers[step.output] for step in plan.steps if step.output in builder.covers}
+    return Lowered(plan, inputs, profile, sums, held, builder.makers)
 
 
 def _first_rows(estimator: Any, profile: Profile, sample: Any | None, types: RowTypes) -> Any | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +33,8 @@ class Trees:
     flags: np.ndarray
     value: np.ndarray  # [leaves, outputs]
     sets: np.ndarray  # int32 [sets, words], see `TreeEnsemble`
+    cover: tuple[np.ndarray, ...] = ()
+    """The weight of the training rows that reached each node, or each leaf, in pieces; nothing if it is unknown."""
 
 
 def narrow(numbers: np.ndarray) -> np.ndarray:
@@ -125,6 +129,21 @@ def arrange(
     )
 
 
+def add_trees(trees: Trees, x: Value, builder: Builder, **layout: Any) -> Value:
+    """Add trees that read `x`, laid out by `arrange` with these arguments, and note the covers of their nodes."""
+    y = builder.add(arrange(trees, **layout), x)
+
+    def cover() -> np.ndarray:  # laid out in the place of thresholds, of which leaves have one too
+        whole = np.concatenate(trees.cover).astype(np.float64)
+        whole = whole if len(whole) == len(trees.left) else _summed_up(trees, whole)
+        plain = dataclasses.replace(trees, threshold=whole, flags=np.zeros_like(trees.flags))
+        return arrange(plain, **{**layout, "exact": True}).threshold
+
+    if trees.cover:
+        builder.note_cover(y, cover)
+    return y
+
+
 def _parts(trees: Trees, leaves: np.ndarray, order: np.ndarray) -> Iterator[Trees]:
     """Yield the trees in an order, some at a time, as the layout takes several times the memory of the nodes.
 
@@ -165,6 +184,17 @@ def _levels(trees: Trees) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         inner = trees.left[node] >= 0
         node, tree = node[inner], np.repeat(tree[inner], 2)
         node = np.stack([trees.left[node], trees.right[node]], axis=1).ravel() + first[tree]
+
+
+def _summed_up(trees: Trees, of_leaves: np.ndarray) -> np.ndarray:
+    """Return for each node the sum of the numbers of the leaves behind it, `[leaves]`."""
+    sums, first = np.zeros(len(trees.left)), np.cumsum(trees.sizes) - trees.sizes
+    sums[trees.left < 0] = of_leaves
+    for level, tree in reversed(list(_levels(trees))):
+        inner = trees.left[level] >= 0
+        node, begin = level[inner], first[tree[inner]]
+        sums[node] = sums[begin + trees.left[node]] + sums[begin + trees.right[node]]
+    return sums
 
 
 def _depths(trees: Trees) -> np.ndarray:

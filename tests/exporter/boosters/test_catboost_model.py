@@ -48,11 +48,13 @@ def test_a_node_that_lacks_a_child_gets_a_leaf() -> None:
         np.array([2, 0, 4]),
         np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
         2,
+        np.array([7.0, 8.0, 9.0]),
     )
     assert nodes.sizes.tolist() == [3, 1]
     assert nodes.left.tolist() == [2, -1, -1, -1]
     assert nodes.right.tolist() == [1, -1, -1, -1]
     assert nodes.value.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert nodes.cover.tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 2**20])

@@ -29,6 +29,7 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.estimators import catboost as lowering
 from triton_regressors.exporter.estimators import catboost_categories
 from triton_regressors.exporter.files.loading import load_estimator
+from triton_regressors.exporter.lowering import tree_nodes
 from triton_regressors.exporter.lowering.lower import lower, written_columns
 from triton_regressors.exporter.lowering.tree_nodes import Trees, arrange
 from triton_regressors.exporter.passes.specialise import specialise
@@ -100,7 +101,7 @@ def test_each_row_reaches_the_librarys_leaf_of_each_tree(name: str, monkeypatch:
     def number_symmetric(**fields: Any) -> SymmetricTrees:
         return number_leaves(SymmetricTrees(**fields))
 
-    monkeypatch.setattr(lowering, "arrange", number_nodes)
+    monkeypatch.setattr(tree_nodes, "arrange", number_nodes)
     monkeypatch.setattr(lowering, "SymmetricTrees", number_symmetric)
     lowered = lower(model, tenants()[0])
     plan = specialise(lowered.plan, "float32")
