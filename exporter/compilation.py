@@ -19,6 +19,7 @@ from triton_regressors.exporter.evidence.verify import Report
 from triton_regressors.exporter.lowering.estimator import written
 from triton_regressors.exporter.lowering.text_columns import without_other_strings
 from triton_regressors.kernels.entry import (
+    ContributionsReport,
     Document,
     Entry,
     Float32Rows,
@@ -50,6 +51,7 @@ class Compilation:
     nan_columns: Sequence[int]  # the columns in which a request may hold NaN
     nan_sample: Sample  # rows with NaN in these columns
     interval: IntervalReport | None = None  # the calibration of `lower` and `upper`, if there are such outputs
+    contributions: ContributionsReport | None = None  # the game of the output `contributions`, if there is one
     columns: tuple[str, ...] = ()  # the names by which clients know the columns
     profile: RowProfile | None = None  # the profile of the given rows; served rows are compared with it
     answers_column: bool = False  # whether `predict` answers one target as [rows, 1]
@@ -114,6 +116,7 @@ class Compilation:
             parity=dataclasses.replace(self.report.record(), precision=self.precision),
             stages=tuple(stage_summary(stage, plan) for stage, plan in self.stages),
             interval=self.interval,
+            contributions=self.contributions,
             answers_column=self.answers_column or None,
             boolean_columns=self.boolean_columns or None,
         )

@@ -12,6 +12,8 @@ from typing import Any
 
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.compilation import Compilation
+from triton_regressors.exporter.contributions.contributions import STAGE as EXPLAIN_STAGE
+from triton_regressors.exporter.contributions.contributions import THE_BACKGROUND, Question, find_contributions
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.evidence import Terms, ask, compare, profile_of, report
 from triton_regressors.exporter.evidence.intervals import STAGE
@@ -19,7 +21,7 @@ from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.out_of_range import STAGE as COUNT_STAGE
 from triton_regressors.exporter.evidence.out_of_range import add_count
 from triton_regressors.exporter.evidence.verify import compare_types
-from triton_regressors.exporter.lowering.column_names import check_count, checked_columns
+from triton_regressors.exporter.lowering.column_names import check_count, checked_columns, in_order
 from triton_regressors.exporter.lowering.estimator import table_names
 from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.exporter.lowering.registry import check_instance
@@ -44,6 +46,8 @@ def compile_estimator(
     quantiles: tuple[Any, Any] | None = None,
     profile: Any | None = None,
     out_of_range: bool = False,
+    contributions: str | None = None,
+    background: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -67,6 +71,9 @@ def compile_estimator(
         profile: rows as `predict` takes them, whose profile served rows are compared with; None: the sample; False:
             there is no profile.
         out_of_range: whether there is an output that counts the columns in which a row is unlike these rows.
+        contributions: "background" or "path": whether there is an output with the Shapley values of the columns, and by
+            which game; None: there is none.
+        background: rows as `predict` takes them, which stand for columns that do not take part; None: the sample.
         tolerance: the largest error of the whole export, in standard deviations of the predictions; the passes are
             given a part of it.
         precision: the error that kernels may add by computing parts in less than float64: "exact", which is half a
@@ -105,6 +112,8 @@ def compile_estimator(
     check_instance(estimator)
     columns = None if columns is None else checked_columns(columns, estimator)
     terms = terms.in_order(columns, estimator)
+    background = in_order(background, columns, estimator, THE_BACKGROUND)
+    question = Question.checked(contributions, background, terms.sample)
     names = tuple(columns or table_names(estimator, terms.sample) or ())
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:
@@ -125,12 +134,17 @@ def compile_estimator(
         at_once = min(len(asked.sample.X), ROWS_AT_ONCE)
         runner = Runner(stages[-1][1], engine="auto", max_rows=at_once)
         seen, sums = profile_of(asked, lowered, runner, terms), lowered.sums
+        explained = None if question is None else find_contributions(question, stages[0][1], lowered, asked)
         del lowered  # its thresholds may be wider than the served ones
         compared = compare(runner, asked, terms)
         if out_of_range:
             stages.append((COUNT_STAGE, add_count(stages[-1][1], seen, inputs)))
             assert seen is not None
             compared = compared.counted(seen, inputs)
+        if explained is not None:
+            stages.append((EXPLAIN_STAGE, explained.add(stages[-1][1])))
+            compared = explained.answer(compared)
+        if out_of_range or explained is not None:
             runner = Runner(stages[-1][1], engine="auto", max_rows=at_once)
         whole = Compilation(
             estimator,
@@ -142,6 +156,7 @@ def compile_estimator(
             nan_columns=compared.nan_columns,
             nan_sample=compared.nan_sample,
             interval=None if interval is None else interval.report,
+            contributions=None if explained is None else explained.report,
             columns=names,
             profile=seen,
             answers_column=oracle.answers_column(compared.sample.X),

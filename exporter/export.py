@@ -27,6 +27,8 @@ def export(
     quantiles: tuple[Any, Any] | None = None,
     profile: Any | None = None,
     out_of_range: bool = False,
+    contributions: str | None = None,
+    background: Any | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -75,6 +77,13 @@ def export(
         out_of_range: whether the entry has an output of this name, FP32 `[rows, 1]`. It counts the columns in which a
             row has a number below the smallest or above the largest of the profile's rows, an unknown category, or NaN
             if those rows have none there.
+        contributions: whether the entry has an output of this name, FP32 `[rows, targets · (columns + 1)]`: for each
+            target the Shapley values of the table's columns and, last, the base. They add up to the answer, or to what
+            stands before a link or an inverse target transform. "background": a column that does not take part has the
+            numbers of background rows (interventional Shapley values), exact for sums of functions of single columns,
+            for their products, and for trees. "path": the values of trees by their training covers, as boosting
+            libraries define them. None: there is no such output.
+        background: rows as `predict` takes them, such as some hundred training rows. None: the sample.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
         precision: the error that kernels may add by computing parts in less than float64: "exact", which is half a
@@ -142,6 +151,8 @@ def export(
         quantiles=quantiles,
         profile=profile,
         out_of_range=out_of_range,
+        contributions=contributions,
+        background=background,
         tolerance=tolerance,
         precision=precision,
         input=input,

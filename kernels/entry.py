@@ -192,6 +192,21 @@ class IntervalReport:
 
 
 @dataclass(frozen=True)
+class ContributionsReport:
+    """The game of the output `contributions`: "path", or "background" with so many rows.
+
+    `links` make the answer of the contributions' sum. `additivity` and `definition` are the largest differences of the
+    exact contributions from the sum and from Shapley's definition, in standard deviations; None: not compared.
+    """
+
+    game: str
+    rows: int
+    links: tuple[str, ...]
+    additivity: float
+    definition: float | None = None
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """A step of a plan as `describe --passes` shows it."""
 
@@ -217,7 +232,8 @@ class Document:
     """The content of `plan.json`.
 
     `plan` is the plan's own JSON, whose keys stand beside the others. The columns `nan_columns` of the plan's matrix
-    may hold NaN. `interval` is None if the model has no outputs `lower` and `upper`. `answers_column` is True if the
+    may hold NaN. `interval` is None if the model has no outputs `lower` and `upper`, and so are
+    `contributions`. `answers_column` is True if the
     estimator's `predict` answers its one target as `[rows, 1]`, and None if it answers `[rows]` or has several targets.
     `boolean_columns` held booleans in the sample, or in training if an encoder says so; None if no column did. `fleet`
     is None for a single model. For a fleet, the numbers of `parity` are the largest of all members, and `nan_columns`
@@ -231,6 +247,7 @@ class Document:
     parity: ParityReport
     stages: tuple[Stage, ...]
     interval: IntervalReport | None = None
+    contributions: ContributionsReport | None = None
     answers_column: bool | None = None
     boolean_columns: tuple[int, ...] | None = None
     fleet: Fleet | None = None

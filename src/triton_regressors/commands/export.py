@@ -113,6 +113,22 @@ def export(
             rich_help_panel=WHAT,
         ),
     ] = False,
+    contributions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GAME",
+            help="Add the output contributions, the Shapley values of the columns: background or path.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows that columns are compared with, for --contributions background; by default those of --sample.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -186,6 +202,8 @@ def export(
                 quantiles=read_quantiles(lower, upper, read, kept, tracking_uri, **reading),
                 profile=None if profile is None else read_rows(profile, estimator),
                 out_of_range=out_of_range,
+                contributions=contributions,
+                background=None if background is None else read_rows(background, estimator),
                 tolerance=tolerance,
                 precision=precision,
                 missing_strings=missing_strings(missing_string),

@@ -27,6 +27,7 @@ MEANINGS = {
     "lower": "the lower end of the prediction interval",
     "upper": "the upper end of the prediction interval",
     "model_used": "the place of the model that answered among the ids",
+    "contributions": "the contributions of the columns, then the base",
     "out_of_range": "the number of columns in which a row is unlike the profile",
 }
 BRIEF_INPUTS = 6
@@ -229,7 +230,7 @@ def contract_of(
 def _meaning(output: str, width: int) -> str:
     """Return the meaning of an output."""
     meaning = MEANINGS.get(output, "a further output of the model")
-    return meaning if width == 1 else f"{meaning}, a column for each target"
+    return meaning if width == 1 or output == "contributions" else f"{meaning}, a column for each target"
 
 
 def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:

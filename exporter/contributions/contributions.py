@@ -1,0 +1,162 @@
+"""The door of the contributions: the question of an export, the plan that answers it, and the evidence for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.exporter.contributions.coalitions import shapley_values
+from triton_regressors.exporter.contributions.game import BACKGROUND, GAMES, OUTPUT, Game, add_contributions
+from triton_regressors.exporter.contributions.margin import MARGIN
+from triton_regressors.exporter.contributions.players import players_of_inputs
+from triton_regressors.exporter.contributions.values import Values
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.evidence.evidence import Asked, Compared
+from triton_regressors.exporter.evidence.sample import Sample
+from triton_regressors.exporter.lowering.lower import Lowered
+from triton_regressors.exporter.passes.optimise import fuse
+from triton_regressors.kernels.entry import ContributionsReport
+from triton_regressors.kernels.format.parity import units
+from triton_regressors.kernels.plan.plan import Plan, Step
+
+STAGE = "explain the answers"
+
+THE_BACKGROUND = "The background"
+
+ROWS_AT_ONCE = 1024
+"""Rows whose exact contributions are computed together."""
+
+CHECKED_ROWS, MOST_EVALUATIONS = 8, 2**18
+"""The most rows that are checked by the definition, and the most rows that the margin is computed for on the way."""
+
+ADDITIVITY = 1e-9
+"""The largest difference of the exact contributions' sum from the margin, in the margin's standard deviations."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """The contributions that an export asks for: the game, and rows of the background as `predict` takes them."""
+
+    game: str
+    background: Any | None
+
+    @staticmethod
+    def checked(contributions: Any, background: Any, sample: Any) -> Question | None:
+        """Return the question of the arguments of an export, or None; raise `ExportError` for arguments that misfit."""
+        if contributions is None:
+            if background is not None:
+                raise ExportError(f'background goes with contributions="{BACKGROUND}".')
+            return None
+        if contributions not in GAMES:
+            raise ExportError(f"contributions must be one of {', '.join(GAMES)}, not {contributions!r}.")
+        if contributions != BACKGROUND:
+            if background is not None:
+                raise ExportError(f'background goes with contributions="{BACKGROUND}", not {contributions!r}.')
+            return Question(contributions, None)
+        rows = sample if background is None else background
+        if rows is None:
+            raise ExportError(
+                f'contributions="{BACKGROUND}" compares rows with a background: give background, rows as predict takes '
+                "them, or a sample."
+            )
+        return Question(contributions, rows)
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """The plan of the contributions, fused, and as it was derived, from which the exact answers come."""
+
+    plan: Plan
+    derived: Plan
+    report: ContributionsReport
+
+    def add(self, plan: Plan) -> Plan:
+        """Return the plan with the output `contributions`; its other outputs keep their steps."""
+        return add_contributions(plan, self.plan)
+
+    def answer(self, compared: Compared) -> Compared:
+        """Return rows with the exact contributions beside the estimator's answers."""
+        sample, nan_sample = map(self._answer, (compared.sample, compared.nan_sample))
+        return dataclasses.replace(compared, sample=sample, nan_sample=nan_sample)
+
+    def _answer(self, sample: Sample) -> Sample:
+        found = {OUTPUT: _in_parts(self.derived, self.derived.outputs[OUTPUT], sample.X)}
+        return dataclasses.replace(sample, expected={**sample.expected, **found}, rounded={**sample.rounded, **found})
+
+
+def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: Asked) -> Contributions:
+    """Return the contributions to a model's answers.
+
+    Args:
+        question: the game and its background.
+        plan: the plan as lowered, for the dtype of its input.
+        lowered: the model, which knows the training covers of its trees.
+        asked: the entry's inputs, and the rows on which the contributions are checked.
+
+    Raises:
+        ExportError: the background does not fit the model, a part of the model has no exact contributions, or they do
+            not add up.
+    """
+    oracle, inputs, background = asked.oracle, asked.choice.inputs, None
+    name = type(oracle.estimator).__name__
+    if question.background is not None:
+        table = oracle.table(question.background, THE_BACKGROUND)
+        background = inputs.rounded(oracle.matrix(table, lowered.inputs.numeric, THE_BACKGROUND)).astype(plan.dtype)
+        if not len(background):
+            raise ExportError(f"{THE_BACKGROUND} has no rows.")
+
+    def covers(step: Step) -> np.ndarray:
+        raise ExportError(f"the model does not hold the training covers of its trees; use '{BACKGROUND}'")
+
+    players, columns = players_of_inputs(inputs), inputs.n_given
+    game = Game(plan, players, columns, background, covers)
+    try:
+        derived = game.contributions()
+    except ExportError as error:
+        raise ExportError(f"Cannot export {name} with contributions: {error}.") from error
+    checked = _check(game, derived, players, columns, background, asked.sample.X, name)
+    report = ContributionsReport(question.game, 0 if background is None else len(background), game.links, *checked)
+    return Contributions(fuse(derived), derived, report)
+
+
+def _check(
+    game: Game,
+    derived: Plan,
+    players: np.ndarray,
+    columns: int,
+    background: np.ndarray | None,
+    sample: np.ndarray,
+    name: str,
+) -> tuple[float, float | None]:
+    """Compare exact contributions with the margin, and with the definition if that takes few evaluations.
+
+    Return both largest differences in standard deviations of the margin; None for a comparison that was left out.
+    """
+    margin, targets = game.margin, game.targets
+    value = margin.outputs[MARGIN]
+    X = sample[:ROWS_AT_ONCE]
+    found = _in_parts(derived, derived.outputs[OUTPUT], X).reshape(len(X), targets, columns + 1)
+    own = _in_parts(margin, value, X)
+    unit = units(own)
+    additivity = float((np.abs(found.sum(axis=2) - own) / unit).max())
+    if not additivity <= ADDITIVITY:
+        raise ExportError(f"Cannot export {name} with contributions: they miss its answers by {additivity:.1e} std.")
+    if background is None or columns > MOST_EVALUATIONS.bit_length():
+        return additivity, None
+    rows = min(MOST_EVALUATIONS // (2**columns * len(background)), CHECKED_ROWS, len(X))
+    if not rows:
+        return additivity, None
+    defined = shapley_values(lambda each: _in_parts(margin, value, each), X[:rows], background, players, columns)
+    error = float((np.abs(found[:rows] - defined.reshape(rows, targets, -1)) / unit[:, None]).max())
+    if not error <= ADDITIVITY:
+        raise ExportError(f"Cannot export {name} with contributions: they miss Shapley's values by {error:.1e} std.")
+    return additivity, error
+
+
+def _in_parts(plan: Plan, value: str, X: np.ndarray) -> np.ndarray:
+    """Return a value of a plan for rows, float64, some rows at a time."""
+    parts = [X[first : first + ROWS_AT_ONCE] for first in range(0, max(len(X), 1), ROWS_AT_ONCE)]
+    return np.concatenate([Values(plan.steps, part.astype(plan.dtype))[value] for part in parts])

@@ -1,0 +1,243 @@
+"""The output `contributions`: Shapley values of the columns of the user's table, as steps of a plan.
+
+The margin is walked back through the operations that are linear in their input, which leaves a sum
+
+    margin = constant + Σ_terms weight · value.
+
+The Shapley value of a sum is the sum of the Shapley values. A value that depends on one column of the table adds
+`weight · (value − its mean over the background rows)` to that column, and other terms have a file each: `trees.py`,
+`products.py`, `points.py`. The mean margin of the background rows is the base. In the path-dependent game, which is
+defined for trees alone, a tree's own training covers take the place of background rows.
+
+The output is `[rows, targets · (columns + 1)]`, target after target; the base comes after the columns of a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from triton_regressors.exporter.contributions.margin import MARGIN, margin_of
+from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL, players_of_values
+from triton_regressors.exporter.contributions.products import product_contributions
+from triton_regressors.exporter.contributions.values import Values
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.ops.columns.columns import Columns
+from triton_regressors.kernels.ops.columns.combine import MAX_INPUTS, Combine
+from triton_regressors.kernels.ops.columns.concatenate import Concatenate
+from triton_regressors.kernels.ops.columns.elementwise import Elementwise
+from triton_regressors.kernels.ops.columns.float32 import Float32
+from triton_regressors.kernels.ops.columns.lookup import Lookup
+from triton_regressors.kernels.ops.columns.scale import Scale
+from triton_regressors.kernels.ops.columns.slice import Slice
+from triton_regressors.kernels.ops.linear.affine import Affine
+from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
+from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
+
+OUTPUT = "contributions"
+BACKGROUND, PATH = "background", "path"
+GAMES = (BACKGROUND, PATH)
+"""The games. `background`: columns that do not take part have the numbers of background rows (Štrumbelj and Kononenko
+2014; Janzing, Minorics and Blöbaum 2020). `path`: a tree takes the mean over both children there, weighted by their
+training rows (Lundberg et al., From local explanations to global understanding with explainable AI for trees, 2020)."""
+
+
+class Game:
+    """The terms of a plan's margin, and the steps that answer their contributions.
+
+    `margin` is the plan of the margin, and `links` are the functions that make the answer of it.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        of_input: np.ndarray,
+        columns: int,
+        background: np.ndarray | None,
+        covers: Callable[[Step], np.ndarray] | None = None,
+    ) -> None:
+        """Take a plan.
+
+        Args:
+            plan: the plan as lowered, for the dtype of its input.
+            of_input: the players of the columns of its matrix, see `players_of_inputs`.
+            columns: the number of columns of the table.
+            background: rows of the matrix in that dtype, or None for the path-dependent game.
+            covers: returns the training covers of a step's trees, for the path-dependent game.
+        """
+        self._plan, self._columns, self._covers = plan, columns, covers
+        self.margin, self.links = margin_of(plan)
+        self._widths, self._players = self.margin.widths(), players_of_values(self.margin, of_input)
+        self._whose = PATH if background is None else BACKGROUND
+        rows = np.zeros((1, plan.n_features), plan.dtype) if background is None else background
+        self._values = Values(self.margin.steps, rows)
+        self.targets = self._widths[self.margin.outputs[MARGIN]]
+        self._weights: dict[str, np.ndarray] = {}
+        self._constant = np.zeros(self.targets)
+        self._width = self.targets * (columns + 1)
+        self._intercept = np.zeros(self._width)
+        self._linear: dict[str, np.ndarray] = {}
+        self._steps: list[Step] = []
+        self._parts: list[str] = []
+
+    def contributions(self) -> Plan:
+        """Return the plan whose only output is the contributions.
+
+        Raises:
+            ExportError: a term has no exact form.
+        """
+        self._weights[self.margin.outputs[MARGIN]] = np.eye(self.targets)
+        for step in reversed(self.margin.steps):
+            weight = self._weights.pop(step.output, None)
+            if weight is None:
+                continue
+            several = (self._players[step.output] == SEVERAL)[:, None]
+            if isinstance(step.operation, Polynomial) and (weight * several).any():
+                self._add_products(step.operation, step.inputs[0], weight)
+                continue
+            self._add_alone(step.output, np.where(several, 0.0, weight), self._players[step.output])
+            if (weight * several).any():
+                self._back(step, np.where(several, weight, 0.0))
+        if INPUT in self._weights:
+            weight, players = self._weights.pop(INPUT), self._players[INPUT]
+            if weight[players == SEVERAL].any():
+                raise ExportError("a number that own code makes of several columns of strings belongs to no column")
+            self._add_alone(INPUT, weight, players)
+        self._intercept.reshape(self.targets, -1)[:, -1] += self._constant
+        self._add_linear()
+        while len(self._parts) > 1:
+            some, self._parts = self._parts[:MAX_INPUTS], self._parts[MAX_INPUTS:]
+            self._add_part(Combine("sum", (1.0,) * len(some)), *some)
+        steps = (*self.margin.steps, *self._steps)
+        found = Plan(self._plan.n_features, steps, {OUTPUT: self._parts[0]}, self._plan.dtype)
+        return found.with_steps(found.steps_for([OUTPUT]))
+
+    def _add(self, operation: Operation, *inputs: str) -> str:
+        """Add a step and return the name of its value."""
+        step = Step(operation, inputs, f"{OUTPUT} {len(self._steps)}")
+        self._steps.append(step)
+        self._values.add(step)
+        return step.output
+
+    def _add_part(self, operation: Operation, *inputs: str) -> None:
+        """Add a step whose value is a part of the answer."""
+        self._parts.append(self._add(operation, *inputs))
+
+    def _add_alone(self, value: str, weight: np.ndarray, players: np.ndarray) -> None:
+        """Add a term of columns that have one player each, or none."""
+        used = (weight != 0).any(axis=1)
+        taken = np.flatnonzero(used & (players != NOBODY))
+        if len(taken):
+            self._check_background()
+        if not used.any():
+            return
+        mean = np.where(used, self._values[value].mean(axis=0), 0.0)
+        if not np.isfinite(mean).all():
+            raise ExportError("the background rows must be finite where the model takes no missing numbers")
+        self._constant += mean @ weight
+        if not len(taken):
+            return
+        whole = np.zeros((len(weight), self.targets, self._columns + 1))
+        whole[taken, :, players[taken]] = weight[taken]
+        self._intercept -= np.einsum("i,itc->tc", mean, whole).ravel()
+        self._contract(value, whole.reshape(len(weight), -1))
+
+    def _contract(self, value: str, weight: np.ndarray) -> None:
+        """Add a linear map of a value to the answer."""
+        self._linear[value] = self._linear.get(value, 0.0) + weight
+
+    def _add_linear(self) -> None:
+        """Add one map of all values of which the answer is a linear combination."""
+        if not self._linear and (self._intercept.any() or not self._parts):
+            self._contract(INPUT, np.zeros((self._plan.n_features, self._width)))
+        if not self._linear:
+            return
+        names = tuple(self._linear)
+        together = names[0] if len(names) == 1 else self._add(Concatenate(), *names)
+        self._add_part(Affine(np.concatenate([self._linear[name] for name in names]), self._intercept), together)
+
+    def _check_background(self) -> None:
+        """Raise `ExportError` in the game that is not defined here."""
+        if self._whose == PATH:
+            raise ExportError(f"the game '{PATH}' is defined for trees alone; '{BACKGROUND}' is for every model")
+
+    def _pass_on(self, value: str, weight: np.ndarray) -> None:
+        """Add weights of a value's columns."""
+        self._weights[value] = self._weights.get(value, 0.0) + weight
+
+    def _back(self, step: Step, weight: np.ndarray) -> None:
+        """Pass weights of a step's value on to its inputs, or add the term."""
+        operation, (first, *_) = step.operation, step.inputs
+        match operation:
+            case Affine(function="identity") | OrderedAffine(function="identity"):
+                self._pass_on(first, operation.weight.astype(np.float64) @ weight)
+                self._constant += operation.intercept.astype(np.float64) @ weight
+            case Columns():
+                self._pass_on(first, _scattered(weight, operation.indices, self._widths[first]))
+            case Slice():
+                places = np.arange(operation.start, operation.start + operation.columns)
+                self._pass_on(first, _scattered(weight, places, self._widths[first]))
+            case Concatenate():
+                widths = [self._widths[name] for name in step.inputs]
+                places = np.arange(sum(widths)) if operation.columns is None else operation.columns
+                parts = np.split(_scattered(weight, places, sum(widths)), np.cumsum(widths)[:-1])
+                for name, part in zip(step.inputs, parts, strict=True):
+                    self._pass_on(name, part)
+            case Scale():
+                self._pass_on(first, operation.factor[:, None] * weight)
+                self._constant -= (operation.shift * operation.factor) @ weight
+            case Float32() | Elementwise(function="identity", low=None, high=None):
+                self._pass_on(first, weight)
+            case Combine(operation="sum", exponent=1.0):
+                _, *terms = operation.terms()
+                for name, factor, offset in zip(step.inputs, terms[::2], terms[1::2], strict=False):
+                    own = weight if self._widths[name] == len(weight) else weight.sum(axis=0, keepdims=True)
+                    self._pass_on(name, factor * own)
+                    self._constant += offset * weight.sum(axis=0)
+            case Lookup(summed=True, function="identity"):
+                self._add_lookups(operation, first, weight)
+            case _:
+                raise ExportError(f"{operation.kind()} ({operation.describe()}) has no exact form")
+
+    def _add_lookups(self, operation: Lookup, value: str, weight: np.ndarray) -> None:
+        """Add a sum of lookups, each of which is a number of one column."""
+        players = self._players[value][operation.columns]
+        if (players == SEVERAL).any():
+            raise ExportError("a category depends on several columns of the table")
+        for target in range(self.targets):
+            table = operation.table @ weight[:, [target]]
+            name = self._add(Lookup(operation.columns, operation.starts, operation.keys, table), value)
+            own = np.zeros((len(players), self.targets))
+            own[:, target] = 1.0
+            self._add_alone(name, own, players)
+
+    def _add_products(self, operation: Polynomial, value: str, weight: np.ndarray) -> None:
+        """Add monomials of several columns."""
+        self._check_background()
+        products, weights, intercept = product_contributions(
+            operation, weight, self._players[value], self._columns, self._values[value]
+        )
+        self._intercept += intercept
+        self._contract(self._add(products, value), weights)
+
+
+def _scattered(weight: np.ndarray, places: np.ndarray, width: int) -> np.ndarray:
+    """Return weights of chosen columns as weights of all `width` columns."""
+    whole = np.zeros((width, weight.shape[1]))
+    np.add.at(whole, places, weight)
+    return whole
+
+
+def add_contributions(plan: Plan, contributions: Plan) -> Plan:
+    """Return a plan with the output of another beside its own, whose steps stay as they are."""
+
+    def renamed(name: str) -> str:
+        return name if name == INPUT else f"{OUTPUT}: {name}"
+
+    steps = [
+        Step(step.operation, tuple(map(renamed, step.inputs)), renamed(step.output)) for step in contributions.steps
+    ]
+    outputs: Mapping[str, str] = {**plan.outputs, OUTPUT: renamed(contributions.outputs[OUTPUT])}
+    return Plan(plan.n_features, (*plan.steps, *steps), outputs, plan.dtype)
