@@ -127,7 +127,7 @@ def _axis(scale: _Scale, lines: int) -> list[str]:
     """Return a line at zero, and round numbers below the chart."""
     x, bottom = scale(0.0), HEAD + LINE * lines
     drawn = [f'<path d="M{x:.1f} {HEAD}V{bottom}" stroke="currentColor" opacity=".45"/>']
-    return [*drawn, *(_text(scale(tick), lines, signed(tick) if tick else "0", "middle") for tick in scale.ticks())]
+    return [*drawn, *(_text(scale(tick), lines, signed(tick), "middle") for tick in scale.ticks())]
 
 
 def _legend() -> list[str]:

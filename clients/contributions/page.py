@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from triton_regressors.clients.contributions.drawing import DOTS, bars, beeswarm, waterfall
 from triton_regressors.clients.contributions.target import Target
+from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.page import page
 
 CAUSES = "Contributions say how the model came to its answer. They do not say what would happen if a column changed."
@@ -33,6 +35,14 @@ def html_page(model: str, version: str, meaning: str, targets: Sequence[Target])
             sections += [f"<h2>Many rows: {escape(target.name)}</h2>", _figure(beeswarm(target), told)]
             sections += [f"<h2>Columns: {escape(target.name)}</h2>", _figure(bars(target), means)]
     return page(f"Contributions of {model}", sections)
+
+
+def write_page(path: Path, model: str, version: str, meaning: str, targets: Sequence[Target]) -> None:
+    """Write the page; raise `RowsError` if this is not possible."""
+    try:
+        path.write_text(html_page(model, version, meaning, targets), encoding="utf-8")
+    except OSError as error:
+        raise RowsError(f"Cannot write {path}: {error.strerror}.") from None
 
 
 def fragment(about: str, meaning: str, targets: Sequence[Target]) -> str:

@@ -68,14 +68,14 @@ def shown_number(value: float) -> str:
 
 def signed(value: float) -> str:
     """Return a number in few digits and with its sign."""
-    return f"{value:+.3g}".replace("-", "−")
+    return f"{value:+.3g}".replace("-", "−") if value else "0"
 
 
 def shown_cell(cell: Any) -> str:
     """Return a cell in few characters."""
     if missing(cell):
         return "missing"
-    text = f"{cell:.5g}" if isinstance(cell, (float, np.floating)) else str(cell)
+    text = f"{cell:.4g}" if isinstance(cell, (float, np.floating)) else str(cell)
     text = text.removesuffix(" 00:00:00")
     return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
 

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from triton_regressors.kernels.entry import Document
+
 OUTPUT = "contributions"
 """Name of the output, FP32 `[rows, targets · (columns + 1)]`: target after target, and of each target the base last."""
 BASE = "base"
@@ -35,6 +37,15 @@ class Game:
     places: Mapping[str, tuple[int, ...]]
 
     @classmethod
+    def of(cls, document: Document) -> Game | None:
+        """Return the game of an entry, or None if it has no contributions."""
+        report, inputs = document.contributions, document.inputs
+        if report is None:
+            return None
+        names = document.provenance.feature_names or [f"column {place}" for place in range(inputs.n_given)]
+        return cls(report.game, report.rows, report.links, tuple(names[: inputs.n_given]), inputs.columns())
+
+    @classmethod
     def read(cls, text: str) -> Game:
         """Return the game that a parameter holds; raise ValueError if it holds none."""
         try:
@@ -58,18 +69,17 @@ class Game:
 def meaning(game: str, rows: int, links: tuple[str, ...]) -> str:
     """Return the meaning of the contributions of a game, in a sentence: which game, against what, and their sum."""
     against = {
-        PATH: "in the path game, where the branches of a tree weigh as much as the training rows that took them",
-        BACKGROUND: f"against {rows:,} background row{'s' * (rows != 1)}, whose mean answer is the base",
+        PATH: "in the path game, where a tree's branches weigh as much as the training rows that took them",
+        BACKGROUND: f"against {rows:,} background row{'s' * (rows != 1)}",
     }.get(game, f"in the game {game!r}")
-    answer = called("the sum", links)
-    whole = f"what stands before {links[0]}, and y = {answer}" if links else "the answer"
-    return f"Shapley values of the table's columns {against}; with the base, which is last, their sum is {whole}."
+    whole = f"what stands before {links[0]}, and y = {called('the sum', links)}" if links else "the answer"
+    return f"Shapley values of the table's columns {against}; with the base, which is last, they add up to {whole}."
 
 
 def called(inner: str, links: tuple[str, ...]) -> str:
-    """Return what makes the answer of a sum, as "exp(the sum)"."""
+    """Return what makes the answer of a sum, as "exp(the sum)", or "own function of the sum"."""
     for link in links:
-        inner = f"{link}({inner})"
+        inner = f"{link}({inner})" if link.isidentifier() else f"{link} of {inner}"
     return inner
 
 
