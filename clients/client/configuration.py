@@ -22,7 +22,7 @@ from triton_regressors.clients.client.tensors import (
 )
 from triton_regressors.clients.contributions.cells import cells_of
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
-from triton_regressors.contribution_game import OUTPUT, PARAMETER, Game
+from triton_regressors.contribution_game import PARAMETER, Game, lacking
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
 
 REQUEST_BYTES = 2**25
@@ -72,10 +72,7 @@ class Configuration:
             ServerFault: its configuration does not describe it.
         """
         if not self.game:
-            raise InvalidRequest(
-                f"Model '{self.model}' has no output '{OUTPUT}': export it with contributions=\"background\" and "
-                'background=rows, or for trees also contributions="path" (`export --contributions`).'
-            )
+            raise InvalidRequest(lacking(self.model))
         try:
             return Game.read(self.game)
         except ValueError as error:

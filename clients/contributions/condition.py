@@ -24,6 +24,12 @@ class Condition:
     compared: str
     number: float
 
+    @property
+    def text(self) -> str:
+        """The condition as a text that `parse` reads."""
+        name = self.output if self.column is None else f"{self.output}_{self.column}"
+        return f"{name} {self.compared} {self.number!r}"
+
     @classmethod
     def parse(cls, text: str, widths: Mapping[str, int]) -> Condition:
         """Return the condition that a text states: OUTPUT OP NUMBER, where a target of several is y_0, y_1, ....

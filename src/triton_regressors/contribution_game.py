@@ -76,6 +76,14 @@ def meaning(game: str, rows: int, links: tuple[str, ...]) -> str:
     return f"Shapley values of the table's columns {against}; with the base, which is last, they add up to {whole}."
 
 
+def lacking(model: str) -> str:
+    """Return what to do about a model without contributions, in a sentence."""
+    return (
+        f"Model '{model}' has no output '{OUTPUT}': export it with contributions=\"{BACKGROUND}\" and background=rows, "
+        f'or for trees also contributions="{PATH}" (`export --contributions`).'
+    )
+
+
 def called(inner: str, links: tuple[str, ...]) -> str:
     """Return what makes the answer of a sum, as "exp(the sum)", or "own function of the sum"."""
     for link in links:
