@@ -89,8 +89,9 @@ class Compilation:
 
     @property
     def _golden_parts(self) -> list[tuple[Sample, int]]:
-        """The samples that golden rows are taken from, and how many of each."""
-        return [(self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)]
+        """The samples that golden rows are taken from, and how many of each; fewer if an output is costly."""
+        parts = (self.sample, GOLDEN_ROWS), (self.nan_sample, GOLDEN_NAN_ROWS)
+        return [(sample, min(rows, *map(len, sample.rounded.values()))) for sample, rows in parts]
 
     @functools.cached_property
     def _served(self) -> tuple[Inputs, np.ndarray]:

@@ -57,6 +57,7 @@ ROOMS = {
         "ops.neighbors": {*A_FAMILY, "ops.linear"},
         "ops.points": {*A_FAMILY, "ops.linear"},
         "ops.networks": {*A_FAMILY, "ops.linear"},
+        "ops.games": {"plan", "format"},
         "engine": {"plan", "cpu", "format"},
         "serving": {"engine", "format"},
         "backend": {"serving", "engine", "plan", "entry", "format"},

@@ -40,11 +40,18 @@ def shapley_values(
     worth = np.stack(of_coalition)  # [coalitions, rows, targets]
     answer = np.zeros((len(X), worth.shape[2], columns + 1))
     answer[:, :, -1] = worth[0]
-    coalitions = np.arange(2**columns)
-    size = np.array([number.bit_count() for number in coalitions.tolist()])
-    share = np.array([1 / (columns * math.comb(columns - 1, s)) if s < columns else 0.0 for s in range(columns + 1)])
-    for player in range(columns):
-        without = coalitions[coalitions >> player & 1 == 0]
-        gained = worth[without | 1 << player] - worth[without]
-        answer[:, :, player] = np.einsum("s,srt->rt", share[size[without]], gained)
+    coalitions = (np.arange(2**columns)[:, None] >> np.arange(columns)) & 1
+    answer[:, :, :-1] = np.einsum("sp,srt->rtp", definition_weights(coalitions), worth)
     return answer.reshape(len(X), -1)
+
+
+def definition_weights(coalitions: np.ndarray) -> np.ndarray:
+    """Return the weight of the worth of each coalition in the Shapley value of each player.
+
+    `coalitions` are all of them, `[2ⁿ, n]`, 1 for a player that takes part; so is the answer, float64.
+    """
+    n, size = coalitions.shape[1], coalitions.sum(axis=1, keepdims=True)
+    share = np.array([1 / (n * math.comb(n - 1, others)) for others in range(n)])  # of coalitions of others
+    joins, leaves = share[np.maximum(size - 1, 0)], -share[np.minimum(size, n - 1)]
+    weights: np.ndarray = np.where(coalitions == 1, joins, leaves)
+    return weights

@@ -20,6 +20,7 @@ from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.entry import ContributionsReport
 from triton_regressors.kernels.format.parity import units
+from triton_regressors.kernels.ops.games.coalitions import Coalitions
 from triton_regressors.kernels.plan.plan import Plan, Step
 
 STAGE = "explain the answers"
@@ -29,8 +30,11 @@ THE_BACKGROUND = "The background"
 ROWS_AT_ONCE = 1024
 """Rows whose exact contributions are computed together."""
 
-CHECKED_ROWS, MOST_EVALUATIONS = 8, 2**18
-"""The most rows that are checked by the definition, and the most rows that the margin is computed for on the way."""
+CHECKED_ROWS = 8
+"""The most rows whose contributions are compared with the definition."""
+
+MOST_EVALUATIONS, FEWEST_ROWS = 2**20, 2
+"""The most rows that the margin is computed for on the way, unless fewer rows than these would be explained."""
 
 ADDITIVITY = 1e-9
 """The largest difference of the exact contributions' sum from the margin, in the margin's standard deviations."""
@@ -77,13 +81,24 @@ class Contributions:
         """Return the plan with the output `contributions`; its other outputs keep their steps."""
         return add_contributions(plan, self.plan)
 
+    @property
+    def rows(self) -> int:
+        """The number of rows whose exact contributions are computed: few if each takes many evaluations of the plan."""
+        operations = [step.operation for step in self.derived.steps]
+        each = sum(operation.evaluations() for operation in operations if isinstance(operation, Coalitions))
+        return max(MOST_EVALUATIONS // max(each, 1), FEWEST_ROWS)
+
+    def of_rows(self, X: np.ndarray) -> np.ndarray:
+        """Return exact contributions to rows of the matrix, float64 `[rows, targets · (columns + 1)]`."""
+        return _in_parts(self.derived, self.derived.outputs[OUTPUT], X)
+
     def answer(self, compared: Compared) -> Compared:
         """Return rows with the exact contributions beside the estimator's answers."""
         sample, nan_sample = map(self._answer, (compared.sample, compared.nan_sample))
         return dataclasses.replace(compared, sample=sample, nan_sample=nan_sample)
 
     def _answer(self, sample: Sample) -> Sample:
-        found = {OUTPUT: _in_parts(self.derived, self.derived.outputs[OUTPUT], sample.X)}
+        found = {OUTPUT: self.of_rows(sample.X[: self.rows])}
         return dataclasses.replace(sample, expected={**sample.expected, **found}, rounded={**sample.rounded, **found})
 
 
@@ -117,14 +132,16 @@ def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: 
         derived = game.contributions()
     except ExportError as error:
         raise ExportError(f"Cannot export {name} with contributions: {error}.") from error
-    checked = _check(game, derived, players, columns, background, asked.sample.X, name)
-    report = ContributionsReport(question.game, 0 if background is None else len(background), game.links, *checked)
-    return Contributions(fuse(derived), derived, report)
+    found = Contributions(fuse(derived), derived, ContributionsReport(question.game, 0, game.links, 0.0))
+    additivity, definition = _check(found, game, players, columns, background, asked.sample.X, name)
+    rows = 0 if background is None else len(background)
+    report = ContributionsReport(question.game, rows, game.links, additivity, definition)
+    return dataclasses.replace(found, report=report)
 
 
 def _check(
+    found: Contributions,
     game: Game,
-    derived: Plan,
     players: np.ndarray,
     columns: int,
     background: np.ndarray | None,
@@ -135,22 +152,20 @@ def _check(
 
     Return both largest differences in standard deviations of the margin; None for a comparison that was left out.
     """
-    margin, targets = game.margin, game.targets
-    value = margin.outputs[MARGIN]
-    X = sample[:ROWS_AT_ONCE]
-    found = _in_parts(derived, derived.outputs[OUTPUT], X).reshape(len(X), targets, columns + 1)
-    own = _in_parts(margin, value, X)
-    unit = units(own)
-    additivity = float((np.abs(found.sum(axis=2) - own) / unit).max())
+    value, targets = game.margin.outputs[MARGIN], game.targets
+    X = sample[: min(ROWS_AT_ONCE, found.rows)]
+    exact = found.of_rows(X).reshape(len(X), targets, columns + 1)
+    unit, own = units(_in_parts(game.margin, value, sample[:ROWS_AT_ONCE])), _in_parts(game.margin, value, X)
+    additivity = float((np.abs(exact.sum(axis=2) - own) / unit).max())
     if not additivity <= ADDITIVITY:
         raise ExportError(f"Cannot export {name} with contributions: they miss its answers by {additivity:.1e} std.")
-    if background is None or columns > MOST_EVALUATIONS.bit_length():
+    rows = 0
+    if background is not None and columns < MOST_EVALUATIONS.bit_length():
+        rows = min(MOST_EVALUATIONS // (2**columns * len(background)), CHECKED_ROWS, len(X))
+    if background is None or not rows:
         return additivity, None
-    rows = min(MOST_EVALUATIONS // (2**columns * len(background)), CHECKED_ROWS, len(X))
-    if not rows:
-        return additivity, None
-    defined = shapley_values(lambda each: _in_parts(margin, value, each), X[:rows], background, players, columns)
-    error = float((np.abs(found[:rows] - defined.reshape(rows, targets, -1)) / unit[:, None]).max())
+    defined = shapley_values(lambda each: _in_parts(game.margin, value, each), X[:rows], background, players, columns)
+    error = float((np.abs(exact[:rows] - defined.reshape(rows, targets, -1)) / unit[:, None]).max())
     if not error <= ADDITIVITY:
         raise ExportError(f"Cannot export {name} with contributions: they miss Shapley's values by {error:.1e} std.")
     return additivity, error

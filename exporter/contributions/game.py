@@ -18,11 +18,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from triton_regressors.exporter.contributions.coalitions import definition_weights
 from triton_regressors.exporter.contributions.margin import MARGIN, margin_of
 from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL, players_of_values
 from triton_regressors.exporter.contributions.products import product_contributions
 from triton_regressors.exporter.contributions.values import Values
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.ops.columns.columns import Columns
 from triton_regressors.kernels.ops.columns.combine import MAX_INPUTS, Combine
 from triton_regressors.kernels.ops.columns.concatenate import Concatenate
@@ -31,12 +33,17 @@ from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.columns.slice import Slice
+from triton_regressors.kernels.ops.games.coalitions import Coalitions
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
 OUTPUT = "contributions"
+
+MOST_COLUMNS = 12
+"""The most columns whose coalitions are all computed."""
+
 BACKGROUND, PATH = "background", "path"
 GAMES = (BACKGROUND, PATH)
 """The games. `background`: columns that do not take part have the numbers of background rows (Štrumbelj and Kononenko
@@ -79,6 +86,7 @@ class Game:
         self._width = self.targets * (columns + 1)
         self._intercept = np.zeros(self._width)
         self._linear: dict[str, np.ndarray] = {}
+        self._rest: dict[str, np.ndarray] = {}
         self._steps: list[Step] = []
         self._parts: list[str] = []
 
@@ -105,6 +113,8 @@ class Game:
             if weight[players == SEVERAL].any():
                 raise ExportError("a number that own code makes of several columns of strings belongs to no column")
             self._add_alone(INPUT, weight, players)
+        if self._rest:
+            self._add_rest()
         self._intercept.reshape(self.targets, -1)[:, -1] += self._constant
         self._add_linear()
         while len(self._parts) > 1:
@@ -199,7 +209,7 @@ class Game:
             case Lookup(summed=True, function="identity"):
                 self._add_lookups(operation, first, weight)
             case _:
-                raise ExportError(f"{operation.kind()} ({operation.describe()}) has no exact form")
+                self._rest[step.output] = weight
 
     def _add_lookups(self, operation: Lookup, value: str, weight: np.ndarray) -> None:
         """Add a sum of lookups, each of which is a number of one column."""
@@ -212,6 +222,40 @@ class Game:
             own = np.zeros((len(players), self.targets))
             own[:, target] = 1.0
             self._add_alone(name, own, players)
+
+    def _add_rest(self) -> None:
+        """Add the terms that have no other form, by Shapley's definition over all coalitions."""
+        self._check_background()
+        names = tuple(self._rest)
+        steps = [*self.margin.steps, Step(Concatenate(), names, "side by side")]
+        contraction = Affine(np.concatenate([self._rest[name] for name in names]), np.zeros(self.targets))
+        steps.append(Step(contraction, ("side by side",), MARGIN))
+        whole = Plan(self._plan.n_features, tuple(steps), {MARGIN: MARGIN}, self._plan.dtype)
+        rest = fuse(whole.with_steps(whole.steps_for([MARGIN])))
+        of_input = self._players[INPUT]
+        active = sorted(set(of_input.tolist()) - {NOBODY})
+        if SEVERAL in active:
+            raise ExportError("a number that own code makes of several columns of strings belongs to no column")
+        if len(active) > MOST_COLUMNS:
+            kinds = ", ".join(sorted({self._maker(name).kind() for name in names}))
+            raise ExportError(
+                f"{kinds} has no closed form, and {len(active)} columns have {2 ** len(active):,} coalitions; at most "
+                f"{MOST_COLUMNS} columns are computed by the definition"
+            )
+        taken = (np.arange(2 ** len(active))[:, None] >> np.arange(len(active))) & 1  # [coalitions, players]
+        of_columns = np.zeros((len(taken), self._plan.n_features), dtype=np.uint8)
+        for place, player in enumerate(active):
+            of_columns[:, of_input == player] = taken[:, [place]]
+        value = self._add(Coalitions.of_plan(rest, self._values[INPUT].astype(self._plan.dtype), of_columns), INPUT)
+        weight = np.zeros((len(taken), self.targets, self.targets, self._columns + 1))
+        for target in range(self.targets):
+            weight[0, target, target, -1] = 1.0
+            weight[:, target, target, active] = definition_weights(taken)
+        self._contract(value, weight.reshape(-1, self._width))
+
+    def _maker(self, value: str) -> Operation:
+        """Return the operation that makes a value of the margin's plan."""
+        return next(step.operation for step in self.margin.steps if step.output == value)
 
     def _add_products(self, operation: Polynomial, value: str, weight: np.ndarray) -> None:
         """Add monomials of several columns."""

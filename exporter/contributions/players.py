@@ -38,8 +38,10 @@ NOBODY, SEVERAL = -1, -2
 
 
 def players_of_inputs(inputs: Inputs) -> Players:
-    """Return the player of each column of the plan's matrix, int64 `[n_features]`."""
-    players = np.arange(inputs.n_features)
+    """Return the player of each column of the plan's matrix, int64 `[n_features]`; nobody's are not inputs."""
+    players = np.full(inputs.n_features, NOBODY)
+    for columns in inputs.columns().values():
+        players[list(columns)] = columns
     for column in range(inputs.n_given, inputs.n_features):
         assert inputs.made is not None
         sources = set(inputs.made.sources(inputs.made.columns[column - inputs.n_given]))

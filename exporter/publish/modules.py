@@ -47,7 +47,7 @@ def modules_of(plan: Plan, document: Document) -> list[Path]:
     needed = dict.fromkeys(OF_TENSORS, not document.inputs.plain_matrix)
     needed |= dict.fromkeys(OF_STRINGS, document.inputs.made is not None)
     needed |= dict.fromkeys(OF_FLEETS, document.fleet is not None)
-    kinds = {step.operation.kind() for step in plan.steps}
+    kinds = {kind for step in plan.steps for kind in step.operation.kinds()}
     needed[OF_CLASSES] = "member_choice" in kinds
     waiting = [MODEL, *(Path("ops", *MODULES[kind].split(".")).with_suffix(".py") for kind in kinds)]
     found: set[Path] = set()

@@ -75,6 +75,7 @@ FAMILIES = {
         "stacked_squared_norm",
     ),
     "networks": ("dense_layers", "stacked_dense_layers"),
+    "games": ("coalitions",),
 }
 """The operations of each family, a folder."""
 

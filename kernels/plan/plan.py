@@ -80,6 +80,10 @@ class Operation(ABC):
         """Return the operation's name in a plan, which is also the name of its module in `ops/`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
+    def kinds(self) -> set[str]:
+        """Return the names of the operations that this one needs, its own among them."""
+        return {self.kind()}
+
     @abstractmethod
     def check(self, *widths: int) -> None:
         """Raise `PlanError` unless the fields fit together and fit inputs of these widths."""
