@@ -69,11 +69,13 @@ class Game:
 def meaning(game: str, rows: int, links: tuple[str, ...]) -> str:
     """Return the meaning of the contributions of a game, in a sentence: which game, against what, and their sum."""
     against = {
-        PATH: "in the path game, where a tree's branches weigh as much as the training rows that took them",
+        PATH: "in the path game, where the branches of a tree weigh as much as the training rows that took them",
         BACKGROUND: f"against {rows:,} background row{'s' * (rows != 1)}",
     }.get(game, f"in the game {game!r}")
     whole = f"what stands before {links[0]}, and y = {called('the sum', links)}" if links else "the answer"
-    return f"Shapley values of the table's columns {against}; with the base, which is last, they add up to {whole}."
+    return (
+        f"Shapley values of the columns of the table {against}; with the base, which is last, they add up to {whole}."
+    )
 
 
 def lacking(model: str) -> str:

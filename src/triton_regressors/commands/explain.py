@@ -50,7 +50,7 @@ def explain(
 
     Examples:
         triton-regressors explain diabetes rows.csv
-        triton-regressors explain diabetes rows.csv --where 'y > 200' --rows 3
+        triton-regressors explain diabetes rows.csv --where 'y >= 200' --rows 3
         triton-regressors explain diabetes rows.parquet --html explained.html
     """
     with loading():

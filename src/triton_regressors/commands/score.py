@@ -137,7 +137,7 @@ def score(
     Examples:
         triton-regressors score diabetes rows.parquet answers.parquet
         triton-regressors score diabetes 'rows/*.parquet' answers.parquet --keep id --outputs y,std
-        triton-regressors score diabetes rows.parquet answers.parquet --contributions --where 'y > 200'
+        triton-regressors score diabetes rows.parquet why.parquet --contributions
         triton-regressors score diabetes rows/ answers/ --errors row --workers 8
         triton-regressors score diabetes rows/ answers/ --ray auto
     """
