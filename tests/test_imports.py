@@ -81,7 +81,9 @@ ROOMS = {
     },
     "clients": {
         "errors": set(),
-        "client": {"errors"},
+        "page": set(),
+        "contributions": {"page", "errors"},
+        "client": {"contributions", "errors"},
         "rows": {"client", "errors"},
         "server": {"client", "errors"},
         "verify": {"client", "errors"},
@@ -90,7 +92,7 @@ ROOMS = {
         "compare.load": {"compare.errors", "client", "errors"},
         "compare.figures": {"compare.load", "compare.batching", "compare.errors", "client"},
         "compare.session": {"compare.batching", "compare.errors", "client", "errors"},
-        "compare.report": {"compare.figures", "compare.load", "compare.errors"},
+        "compare.report": {"compare.figures", "compare.load", "compare.errors", "page"},
         "compare.compare": {
             *{"compare.report", "compare.figures", "compare.load", "compare.session", "compare.batching"},
             *{"compare.errors", "server", "rows", "client"},

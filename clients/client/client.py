@@ -16,6 +16,7 @@ from triton_regressors.clients.client.connection import Connection
 from triton_regressors.clients.client.parts import Answers
 from triton_regressors.clients.client.request_flow import run_concurrently, run_sequentially
 from triton_regressors.clients.client.tensors import Given
+from triton_regressors.clients.contributions.contributions import Contributions
 from triton_regressors.clients.errors import (
     InvalidRequest,
     ModelNotFound,
@@ -171,6 +172,21 @@ class Client(Connection):
         """
         found = self.infer(model, X, outputs=outputs, version=version, errors=errors)
         return found.as_predicted(outputs[0])
+
+    def explain(self, model: str, X: Given, *, where: str | None = None, version: str | int = "") -> Contributions:
+        """Return what each column of a table adds to the answers, with the answers, both of one request.
+
+        The model needs the output `contributions`, see `export`.
+
+        Args:
+            model: its name.
+            X: a table, see `infer`.
+            where: a condition on an output, as in "y > 400": OUTPUT OP NUMBER with <, <=, >, >= or ==, where a target
+                of several is y_0, y_1, .... All rows are asked for this output first, and then those for which it
+                holds for their contributions; only they are in the result. None: all rows.
+            version: see `infer`.
+        """
+        return run_sequentially(self._flows.explain(model, X, where, version), self._run)
 
     def config(self, model: str) -> model_config_pb2.ModelConfig:
         """Return the configuration that the model is loaded with, as the ModelConfig protobuf.
@@ -331,6 +347,12 @@ class AsyncClient(Connection):
         """See `Client.predict`."""
         found = await self.infer(model, X, outputs=outputs, version=version, errors=errors)
         return found.as_predicted(outputs[0])
+
+    async def explain(
+        self, model: str, X: Given, *, where: str | None = None, version: str | int = ""
+    ) -> Contributions:
+        """See `Client.explain`."""
+        return await run_concurrently(self._flows.explain(model, X, where, version), self._run)
 
     async def config(self, model: str) -> model_config_pb2.ModelConfig:
         """See `Client.config`."""

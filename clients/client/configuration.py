@@ -20,6 +20,9 @@ from triton_regressors.clients.client.tensors import (
     model_tensors,
     same,
 )
+from triton_regressors.clients.contributions.cells import cells_of
+from triton_regressors.clients.errors import InvalidRequest, ServerFault
+from triton_regressors.contribution_game import PARAMETER, Game, lacking
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
 
 REQUEST_BYTES = 2**25
@@ -34,6 +37,7 @@ class Configuration:
     digest: of the columns, for a model that refuses requests made for other columns; "" for one that does not check.
     widths: each output and its number of columns.
     answers_column: whether the estimator's `predict` answers one target as [rows, 1].
+    game: the parameter that describes the output `contributions`; "" without this output.
     """
 
     model: str
@@ -43,6 +47,7 @@ class Configuration:
     digest: str = ""
     widths: tuple[tuple[str, int], ...] = ()
     answers_column: bool = False
+    game: str = ""
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> "Configuration":
@@ -56,7 +61,27 @@ class Configuration:
         digest = columns_digest(parameters) if CHECKS_COLUMNS in parameters else ""
         widths = tuple((each.name, max(int(each.dims[-1]), 1) if each.dims else 1) for each in config.output)
         inputs, column = input_tensors(config), parameters.get(ANSWERS_COLUMN) == "true"
-        return cls(config.name, inputs, config.max_batch_size, answer_bytes, digest, widths, column)
+        game = parameters.get(PARAMETER, "")
+        return cls(config.name, inputs, config.max_batch_size, answer_bytes, digest, widths, column, game)
+
+    def explained(self) -> Game:
+        """Return what the model's output `contributions` is.
+
+        Raises:
+            InvalidRequest: it has none.
+            ServerFault: its configuration does not describe it.
+        """
+        if not self.game:
+            raise InvalidRequest(lacking(self.model))
+        try:
+            return Game.read(self.game)
+        except ValueError as error:
+            raise ServerFault(f"Parameter {PARAMETER!r} of model '{self.model}': {error}.") from None
+
+    def cells(self, X: Given, game: Game) -> np.ndarray:
+        """Return the cells of rows, tables as DataFrames, see `cells_of`."""
+        names = {tensor.name: tensor.columns for tensor in self.inputs}
+        return cells_of(X, game, names, {tensor.name: tuple(dict(tensor.dates)) for tensor in self.inputs})
 
     def tensors(self, X: Given) -> tuple[Tensors, bool]:
         """Return X as tensors, and whether they are right for any model that the server lets take them.

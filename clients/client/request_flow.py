@@ -18,6 +18,8 @@ from triton_regressors.clients.client.configuration import Configuration
 from triton_regressors.clients.client.listing import available_models
 from triton_regressors.clients.client.parts import Answer, Answers, joined, named_row, renumbered
 from triton_regressors.clients.client.tensors import Given, as_frame, some_rows
+from triton_regressors.clients.contributions.condition import Condition
+from triton_regressors.clients.contributions.contributions import Contributions
 from triton_regressors.clients.errors import (
     InferenceError,
     InvalidRequest,
@@ -25,6 +27,7 @@ from triton_regressors.clients.errors import (
     ServerFault,
     ServerUnavailable,
 )
+from triton_regressors.contribution_game import OUTPUT
 from triton_regressors.kernels.format.columns_digest import COLUMNS_DIGEST
 
 T = TypeVar("T")
@@ -35,6 +38,8 @@ RequestFlow: TypeAlias = Generator[Requests, list[Any], T]
 _Answered: TypeAlias = tuple[tuple[object, ...], dict[str, np.ndarray], dict[int, str], bool]
 """The answers' origin, see `Answer`, the outputs, the reason for each refused row, and whether one target is a column.
 """
+
+Y = "y"
 
 ERRORS = ("stop", "row")
 """The ways to treat a table with refused rows: an error, or NaN for these rows."""
@@ -90,6 +95,36 @@ class RequestFlows:
             return Answers(*(yield from ask(model, X, outputs, version))[1:])
         except ModelNotFound as error:
             raise (yield from self._explained(error, model)) from error.__cause__
+
+    def explain(self, model: str, X: Given, where: str | None, version: str | int) -> RequestFlow[Contributions]:
+        """Ask a model for contributions: see `Client.explain`."""
+        self._calls.check(model, (Y,), version)
+        try:
+            return (yield from self._explain(model, X, where, version))
+        except ModelNotFound as error:
+            raise (yield from self._explained(error, model)) from error.__cause__
+
+    def _explain(self, model: str, X: Given, where: str | None, version: str | int) -> RequestFlow[Contributions]:
+        """Ask for contributions; with a condition first for the output that it compares, then for the rows it takes."""
+        known = self._known.get(model)
+        if known is None or not known.game:
+            known = yield from self._learn(model)
+        game, widths = known.explained(), dict(known.widths)
+        X, rows, before = X if isinstance(X, Mapping) else as_frame(X), None, None
+        if where is not None:
+            condition = Condition.parse(where, {name: width for name, width in widths.items() if name != OUTPUT})
+            before, found, _, _ = yield from self._infer(model, X, (condition.output,), version)
+            (rows,) = np.nonzero(condition.holds(found[condition.output]))
+            X = some_rows(X, rows)
+        if before is not None and rows is not None and not len(rows):
+            origin, found = before, {name: np.empty((0, widths[name]), np.float32) for name in (Y, OUTPUT)}
+        else:
+            origin, found, _, _ = yield from self._infer(model, X, (Y, OUTPUT), version)
+        if self._known[model].game != known.game or (before and before[0] != origin[0]):
+            raise ServerUnavailable(f"Model '{model}' was loaded again during the request; send the table again.")
+        rows = np.arange(len(found[Y])) if rows is None else rows
+        cells = known.cells(X, game)
+        return Contributions.of(model, str(origin[0]), game, found[OUTPUT], found[Y], cells, rows)
 
     def _one(self, call: Call[T], model: str) -> RequestFlow[T]:
         """Send one request about a model."""

@@ -298,12 +298,14 @@ def take(tensors: Mapping[str, np.ndarray], rows: slice | np.ndarray) -> Tensors
     return {name: array[rows] for name, array in tensors.items()}
 
 
-def some_rows(X: Any, rows: slice) -> Any:
+def some_rows(X: Any, rows: slice | np.ndarray) -> Any:
     """Return some rows of X in a form of `model_tensors`: of each array of a mapping, a DataFrame, or an array."""
     if isinstance(X, Mapping):
         return {name: some_rows(as_frame(values), rows) for name, values in X.items()}
     if frames.is_table(X):
         return X.iloc[rows]
+    if isinstance(X, list | tuple) and isinstance(rows, np.ndarray):
+        return [X[row] for row in rows]
     return X[rows] if isinstance(X, list | tuple | np.ndarray) else np.asarray(X)[rows]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.batching import INT32, Batching
+from triton_regressors.contribution_game import PARAMETER, Game
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.engine.runner import ENGINES
 from triton_regressors.kernels.engine.staging import MAX_NUMBERS
@@ -122,6 +123,7 @@ def make_config(
     feature_names: Sequence[str] = (),
     *,
     answers_column: bool = False,
+    game: Game | None = None,
     most_rows: int = DEFAULT_MAX_BATCH_SIZE,
 ) -> Any:
     """Return a new entry's `ModelConfig`; `outputs` maps each output to its width.
@@ -132,7 +134,8 @@ def make_config(
     they have some. `categories` has the places of columns whose numbers are categories and must not be rounded, without
     those that are float32 in the sample. `dates` has the columns of dates, if there are any. A fourth,
     `checks_columns`, says that a request may name the columns that it was made for. A fifth, `answers_column`, says
-    that `predict` answers one target as `[rows, 1]`.
+    that `predict` answers one target as `[rows, 1]`. A sixth, `contributions`, holds the
+    `game` of the output of that name.
     """
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
@@ -174,20 +177,22 @@ def make_config(
     config.parameters[CHECKS_COLUMNS].string_value = "true"
     if answers_column:
         config.parameters[ANSWERS_COLUMN].string_value = "true"
+    if game is not None:
+        config.parameters[PARAMETER].string_value = game.parameter()
     return options.apply(config)
 
 
 def for_next_version(config: Any, mine: Any) -> Any:
     """Return a copy of an entry's `ModelConfig` that describes its next version to clients; `mine` is that version's.
 
-    The dates and the shape of answers are the new version's. Names are added if the entry had none. The places of
-    categories are the new version's. If older versions are served beside it, their places are added, since a column
-    that holds categories in any served version must not be rounded.
+    The dates, the shape of answers and the game of contributions are the new version's. Names are added if the entry
+    had none. The places of categories are the new version's. If older versions are served beside it, their places are
+    added, since a column that holds categories in any served version must not be rounded.
     """
     changed = copy.deepcopy(config)
     if COLUMNS in mine.parameters:
         changed.parameters[COLUMNS].string_value = mine.parameters[COLUMNS].string_value
-    for parameter in (DATES, ANSWERS_COLUMN):
+    for parameter in (DATES, ANSWERS_COLUMN, PARAMETER):
         if parameter in mine.parameters:
             changed.parameters[parameter].string_value = mine.parameters[parameter].string_value
         else:

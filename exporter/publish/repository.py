@@ -28,6 +28,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
+from triton_regressors.contribution_game import Game
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.publish.config import ServingOptions, for_next_version, make_config, most_rows
 from triton_regressors.exporter.publish.modules import modules_of
@@ -130,7 +131,7 @@ def publish(
     and the parameters that describe the new version's columns to clients.
     """
     interface = document.inputs, plan.output_widths(), document.provenance.feature_names
-    column = bool(document.answers_column)
+    told: dict[str, Any] = {"answers_column": bool(document.answers_column), "game": Game.of(document)}
     with staged(repository) as staging:
         written = staging / "entry"
         first = version or 1
@@ -140,11 +141,9 @@ def publish(
             try:
                 if (repository / name).exists():
                     check_target(repository, name, *interface)
-                    mine = make_config(name, *interface[:2], ServingOptions(), interface[2], answers_column=column)
+                    mine = make_config(name, *interface[:2], ServingOptions(), interface[2], **told)
                     return _add_version(written / str(first), repository / name, options, mine, version)
-                config = make_config(
-                    name, *interface[:2], options, interface[2], answers_column=column, most_rows=most_rows(plan)
-                )
+                config = make_config(name, *interface[:2], options, interface[2], **told, most_rows=most_rows(plan))
                 (written / "config.pbtxt").write_text(to_pbtxt(config), encoding="utf-8")
                 written.rename(repository / name)
                 return Entry(repository / name, first)

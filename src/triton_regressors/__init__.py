@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from triton_regressors.clients.compare.errors import ComparisonError, NoAnswers
     from triton_regressors.clients.compare.figures.comparison import Comparison, IncompleteComparison
     from triton_regressors.clients.compare.report.report import write_report
+    from triton_regressors.clients.contributions.contributions import Contributions
     from triton_regressors.clients.errors import (
         InferenceError,
         InvalidRequest,
@@ -59,6 +60,7 @@ __all__ = [
     "Client",
     "Comparison",
     "ComparisonError",
+    "Contributions",
     "Export",
     "ExportError",
     "FleetExport",
@@ -104,6 +106,7 @@ _PLACES = {
     "clients.compare.errors": ("ComparisonError", "NoAnswers"),
     "clients.compare.report.report": ("write_report",),
     "clients.compare.compare": ("compare",),
+    "clients.contributions.contributions": ("Contributions",),
     "clients.errors": (
         *("InferenceError", "InvalidRequest", "ModelNotFound", "RequestCancelled", "RequestTimeout", "RowsError"),
         *("ServerError", "ServerFault", "ServerUnavailable"),

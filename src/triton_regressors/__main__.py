@@ -26,6 +26,7 @@ def make_app() -> Any:
     from triton_regressors.commands.compare import compare
     from triton_regressors.commands.deploy import deploy
     from triton_regressors.commands.describe import describe
+    from triton_regressors.commands.explain import explain
     from triton_regressors.commands.export import export
     from triton_regressors.commands.export_fleet import export_fleet
     from triton_regressors.commands.help import Command, Group
@@ -42,7 +43,19 @@ def make_app() -> Any:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-    for command in (export, export_fleet, update_fleet, describe, serve, predict, verify, compare, score, deploy):
+    for command in (
+        export,
+        export_fleet,
+        update_fleet,
+        describe,
+        serve,
+        predict,
+        explain,
+        verify,
+        compare,
+        score,
+        deploy,
+    ):
         app.command(cls=Command)(command)
 
     @app.callback(invoke_without_command=True)

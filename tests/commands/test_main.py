@@ -10,7 +10,18 @@ from triton_regressors.__main__ import main
 from triton_regressors.errors import MissingExtra
 
 HEAVY = ("torch", "triton", "sklearn", "skops", "joblib", "tritonclient", "grpc", "pandas", "numpy", "matplotlib")
-COMMANDS = ("export", "export-fleet", "update-fleet", "describe", "serve", "predict", "verify", "compare", "deploy")
+COMMANDS = (
+    "export",
+    "export-fleet",
+    "update-fleet",
+    "describe",
+    "serve",
+    "predict",
+    "explain",
+    "verify",
+    "compare",
+    "deploy",
+)
 CODE = f"""
 import sys
 from triton_regressors.__main__ import main

@@ -96,6 +96,45 @@ def test_columns_go_by_name_and_rows_stay_in_order(entry: Path, rows: Path, tmp_
     assert same(tmp_path / "each" / "day=2" / "a.parquet", expected(entry, 2))
 
 
+def test_contributions_become_columns_of_the_rows_that_a_condition_chooses(tmp_path: Path) -> None:
+    """They add up to y; other rows have none, and so have refused rows."""
+    X = table()[NAMES]
+    model = BayesianRidge().fit(X, X @ [1.0, 2.0, 0.1])
+    made = tr.export(model, tmp_path, name="told", sample=X, contributions="background", background=X[:50])
+    entry = made.entry.directory
+    rows = table(3)
+    rows.loc[7, "age"] = np.nan
+    rows.to_parquet(tmp_path / "rows.parquet", index=False)
+    options: dict[str, Any] = {"errors": "row", "contributions": True, "keep": ["id"]}
+    tr.score(entry, tmp_path / "rows.parquet", tmp_path / "all.parquet", **options)
+    found = pd.read_parquet(tmp_path / "all.parquet")
+    fields = [f"contribution_{name}" for name in (*NAMES, "base")]
+    assert list(found.columns) == ["id", "y", *fields]
+    told = found.drop(7)
+    assert found.loc[7, ["y", *fields]].isna().all()
+    np.testing.assert_allclose(told[fields].sum(axis=1), told["y"], rtol=1e-6)
+    given, mean = rows[NAMES].astype(np.float32).astype(float), X[:50].astype(np.float32).astype(float).mean()
+    for name, weight in zip(NAMES, model.coef_, strict=True):
+        wanted = weight * (given[name] - mean[name]).drop(7)
+        np.testing.assert_allclose(told[f"contribution_{name}"], wanted, rtol=1e-6, atol=1e-6)
+    middle = float(told["y"].median())
+    options |= {"where": f"y >= {middle}", "outputs": ["y", "std"]}
+    for errors, read in (("row", rows), ("stop", rows.drop(7))):
+        read.to_parquet(tmp_path / "rows.parquet", index=False)
+        tr.score(
+            entry, tmp_path / "rows.parquet", tmp_path / "some.parquet", **{**options, "errors": errors}, overwrite=True
+        )
+        some = pd.read_parquet(tmp_path / "some.parquet").set_index(read.index)
+        chosen = some["y"] >= middle
+        assert some.loc[~chosen, fields].isna().all(axis=None)
+        assert some.loc[chosen, ["y", *fields]].equals(found.loc[chosen[chosen].index, ["y", *fields]])
+        assert some["y"].notna().sum() == some["std"].notna().sum() == ROWS - 1
+    with pytest.raises(tr.InvalidRequest, match=r"^'age > 3' compares 'age'; .* y, std\.$"):
+        tr.score(entry, tmp_path / "rows.parquet", tmp_path / "x.parquet", contributions=True, where="age > 3")
+    with pytest.raises(tr.InvalidRequest, match=r"^where is for contributions, and the outputs are y\.$"):
+        tr.score(entry, tmp_path / "rows.parquet", tmp_path / "x.parquet", where="y > 3")
+
+
 @pytest.mark.parametrize("workers", [None, 2])
 def test_the_rate_is_that_of_the_whole_call_and_computing_is_told_apart(
     entry: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int | None
@@ -229,6 +268,8 @@ def test_a_csv_without_words_is_scored_alike_row_by_row(entry: Path, tmp_path: P
 
 
 def test_errors_are_found_before_anything_is_computed(entry: Path, rows: Path, tmp_path: Path) -> None:
+    with pytest.raises(tr.InvalidRequest, match=r"^Model 'risk' has no output 'contributions': export it with "):
+        tr.score(entry, rows, tmp_path / "out.parquet", contributions=True)
     out = tmp_path / "out.parquet"
 
     def refused(why: str, *arguments: Any, **options: Any) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.clients.contributions.contributions import Contributions
 from triton_regressors.clients.server.triton_server import TritonServer
+from triton_regressors.contribution_game import OUTPUT
 from triton_regressors.describe.contract import contract_of
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden
 
@@ -40,8 +42,10 @@ def run_snippets(
         printed: list[Any] = []
         names: dict[str, Any] = {"print": printed.append}
         exec(compile(textwrap.dedent(python).replace(address, there), "snippet", "exec"), names)
-        (answer,) = printed
+        answer, *explained = printed
         found.append(answer if isinstance(answer, dict) else {outputs[0]: answer.reshape(len(answer), -1)})
+        for each in explained:
+            found[-1][OUTPUT] = _flat(each)
     curl, silent, url, option, body = shlex.split(shell, comments=True)
     assert (curl, silent, option) == ("curl", "-s", "-d")
     with urllib.request.urlopen(f"http://{url.replace('127.0.0.1:8000', server.http_url)}", body.encode()) as answer:
@@ -53,3 +57,10 @@ def run_snippets(
         )
     assert all(each.keys() == set(outputs) for each in found)  # the server sends them in any order
     return names["rows"], found
+
+
+def _flat(found: Contributions) -> np.ndarray:
+    """Return contributions as the output that a server answers."""
+    rows, columns = found.values.shape[:2]
+    values, base = found.values.reshape(rows, columns, -1), found.base_values.reshape(rows, 1, -1)
+    return np.concatenate([values, base], axis=1).transpose(0, 2, 1).reshape(rows, -1)

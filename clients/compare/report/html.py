@@ -12,27 +12,13 @@ from triton_regressors.clients.compare.figures.results import Point
 from triton_regressors.clients.compare.report.charts import CHARTS, Chart
 from triton_regressors.clients.compare.report.drawing import inline_svg
 from triton_regressors.clients.compare.report.table import Column, best_or_none, columns, legend
+from triton_regressors.clients.page import page
 
 STYLE = """
-:root { color-scheme: light dark; --page: #ffffff; --panel: #f5f6f8; --ink: #1d2129; --faint: #5d6573; --grid: #d8dce3;
-  --good: #00664d; --good-panel: #e3f3ee; --warn: #8a4b00; --warn-panel: #fdf1e0; }
-@media (prefers-color-scheme: dark) { :root { --page: #14171c; --panel: #1d2128; --ink: #e7eaf0; --faint: #a2abba;
-  --grid: #363c47; --good: #66d2b1; --good-panel: #13302a; --warn: #f2b661; --warn-panel: #33260f; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1180px; padding: 2rem 1.25rem 4rem; background: var(--page); color: var(--ink);
-  overflow-wrap: break-word;
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
-h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
-p { margin: .4rem 0; max-width: 75ch; }
-.faint, figcaption { color: var(--faint); }
 .verdict, .warning { border-left: 4px solid; border-radius: 4px; padding: .7rem 1rem; margin: 1rem 0; max-width: none; }
 .verdict { border-color: var(--good); background: var(--good-panel); font-size: 1.05rem; }
 .warning { border-color: var(--warn); background: var(--warn-panel); margin: .5rem 0; }
-figure { margin: .5rem 0 0; padding: 1rem; background: var(--panel); border-radius: 8px; }
-figure svg { width: 100%; height: auto; }
 figure .narrow { display: none; }
-figcaption { font-size: .9rem; margin-top: .6rem; max-width: 90ch; }
 .scroll { overflow-x: auto; border: 1px solid var(--grid); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
 th, td { padding: .38rem .65rem; text-align: right; white-space: nowrap; }
@@ -47,8 +33,6 @@ tr.best td { background: var(--good-panel); font-weight: 600; }
 .points th:nth-child(2) { background: var(--panel); }
 .points tr.best td:nth-child(2) { background: var(--good-panel); }
 @media (max-width: 640px) {
-  body { padding: 1.25rem .75rem 3rem; }
-  figure { padding: .5rem; }
   figure .wide { display: none; }
   figure .narrow { display: block; }
   .facts :is(th, td) { display: block; width: auto; }
@@ -103,13 +87,7 @@ def html_report(comparison: Comparison) -> str:
         "<h2>What it ran on</h2>",
         _facts({ENVIRONMENT.get(name, name): value for name, value in comparison.environment.items()}),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Dynamic batching of {escape(comparison.model)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(sections)
-        + "\n</body>\n</html>\n"
-    )
+    return page(f"Dynamic batching of {comparison.model}", sections, STYLE)
 
 
 def counted(number: int, what: str) -> str:

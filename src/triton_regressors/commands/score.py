@@ -57,6 +57,22 @@ def score(
     outputs: Annotated[
         str, typer.Option(metavar="NAMES", help="Outputs, separated by commas: y or y,std.", rich_help_panel=_WHAT)
     ] = "y",
+    contributions: Annotated[
+        bool,
+        typer.Option(
+            "--contributions",
+            help="Write contributions too: contribution_age for a column age, ..., and contribution_base.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Compute contributions only for rows whose output fulfils it, such as 'y > 400'.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -121,6 +137,7 @@ def score(
     Examples:
         triton-regressors score diabetes rows.parquet answers.parquet
         triton-regressors score diabetes 'rows/*.parquet' answers.parquet --keep id --outputs y,std
+        triton-regressors score diabetes rows.parquet why.parquet --contributions
         triton-regressors score diabetes rows/ answers/ --errors row --workers 8
         triton-regressors score diabetes rows/ answers/ --ray auto
     """
@@ -144,6 +161,8 @@ def score(
             output,
             version=version,
             outputs=split_names(outputs),
+            contributions=contributions,
+            where=where,
             keep=split_names(keep or ""),
             columns=split_names(columns) if columns else None,
             errors=errors.value,

@@ -11,12 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from triton_regressors.contribution_game import meaning
 from triton_regressors.describe.fleet_text import fleet_sentences
 from triton_regressors.describe.input_text import BRIEF_WIDTH, Input, inputs_of, labels
 from triton_regressors.describe.interval_text import interval_sentences
 from triton_regressors.describe.profile_text import few_rows_sentence, profile_sentences
 from triton_regressors.describe.snippets import curl_command, python_snippet
-from triton_regressors.kernels.entry import Document, Float32Rows, Golden, OutputParity, ParityReport
+from triton_regressors.kernels.entry import (
+    ContributionsReport,
+    Document,
+    Float32Rows,
+    Golden,
+    OutputParity,
+    ParityReport,
+)
 from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.row_profile import RowProfile
@@ -72,6 +80,7 @@ class Contract:
     few_rows: str | None = None
     table: tuple[str, ...] = ()
     fleet: tuple[str, ...] = ()
+    contributions: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Contract of {self.name}, {self._version()}\n{self.brief()}"
@@ -117,6 +126,7 @@ class Contract:
             f"{_paragraph('<br>'.join(map(escape, self._measured())))}"
             f"{_details('Models', _paragraph('<br>'.join(map(escape, self.fleet)))) if self.fleet else ''}"
             f"{_paragraph('<br>'.join(map(escape, self.interval))) if self.interval else ''}"
+            f"{_paragraph('<br>'.join(map(escape, self.contributions))) if self.contributions else ''}"
             f"{_details('Profile', _paragraph('<br>'.join(map(escape, self.profile)))) if self.profile else ''}"
             f"{_paragraph('Ask it from Python')}{_code(self.python)}"
             f"{_details('Ask it from a shell', _code(self.shell))}</div>"
@@ -143,6 +153,7 @@ class Contract:
         for heading, sentences in (
             ("Models", self.fleet),
             ("Prediction interval", self.interval),
+            ("Contributions", self.contributions),
             ("Profile", self.profile),
         ):
             if sentences:
@@ -207,6 +218,8 @@ def contract_of(
     """
     inputs, names = document.inputs, document.provenance.feature_names
     called, outputs = labels(document), tuple(document.parity.outputs)
+    report = document.contributions
+    explained = None if report is None else meaning(report.game, report.rows, report.links)
     return Contract(
         name,
         version,
@@ -217,14 +230,27 @@ def contract_of(
             for output, found in document.parity.outputs.items()
         ),
         document.parity,
-        python_snippet(name, inputs, outputs, names, golden, document.boolean_columns or ()),
-        curl_command(name, inputs, outputs, golden),
+        python_snippet(name, inputs, outputs, names, golden, document.boolean_columns or (), explained),
+        curl_command(name, inputs, outputs, golden, explained),
         () if document.interval is None else tuple(interval_sentences(document.interval)),
         () if profile is None else tuple(profile_sentences(profile, inputs, called)),
         None if profile is None else few_rows_sentence(profile),
         _on_table(inputs, called),
         () if members is None else tuple(fleet_sentences(document, members, member)),
+        () if report is None else tuple(contribution_sentences(report)),
     )
+
+
+def contribution_sentences(report: ContributionsReport) -> list[str]:
+    """Return sentences on the game of contributions, and on the evidence for them."""
+    compared = [f"their sum by {report.additivity:.0e}"]
+    if report.definition is not None:
+        compared.append(f"Shapley's definition, computed for all coalitions, by {report.definition:.0e}")
+    return [
+        meaning(report.game, report.rows, report.links),
+        "They say how the model came to its answer, and not what would happen if a column changed.",
+        f"In float64 they missed {' and '.join(compared)} standard deviations at most.",
+    ]
 
 
 def _meaning(output: str, width: int) -> str:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from triton_regressors.contribution_game import OUTPUT
 from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.format.inputs import INTEGERS, NAT, DateColumn, Inputs
 
@@ -33,10 +34,12 @@ def python_snippet(
     feature_names: Sequence[str],
     golden: Golden,
     booleans: Collection[int] = (),
+    explained: str | None = None,
 ) -> str:
     """Return Python that asks for one row with this package's client: a DataFrame if the columns have names.
 
-    The columns `booleans` of the DataFrame hold True and False.
+    The columns `booleans` of the DataFrame hold True and False. `explained` is the meaning of the contributions, which
+    are asked for by themselves, if the model has some.
     """
     row = example(inputs, golden)
     if feature_names and _width(inputs) <= MANY:
@@ -49,18 +52,25 @@ def python_snippet(
         rows = next(iter(values.values())) if alone else _laid_out("{", items, "}")
     which = "any table with these columns" if feature_names else "their columns in training order"
     asked = f"predict({_literal(name)}, rows)"
-    if list(outputs) != ["y"]:
-        asked = f"infer({_literal(name)}, rows, outputs={json.dumps(outputs)})"
+    others = [output for output in outputs if explained is None or output != OUTPUT]
+    if others != ["y"]:
+        asked = f"infer({_literal(name)}, rows, outputs={json.dumps(others)})"
+    more = "" if explained is None else f"\n    print(client.explain({_literal(name)}, rows))  # {explained}"
     return f"""\
 {imports}import triton_regressors as tr
 
 rows = {rows}  # or yours: {which}
 with tr.Client("127.0.0.1:8001") as client:
-    print(client.{asked})"""
+    print(client.{asked}){more}"""
 
 
-def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Golden) -> str:
-    """Return a shell command that asks for the same in JSON; for wide rows, a sentence instead."""
+def curl_command(
+    name: str, inputs: Inputs, outputs: Sequence[str], golden: Golden, explained: str | None = None
+) -> str:
+    """Return a shell command that asks for all outputs in JSON; for wide rows, a sentence instead.
+
+    A comment before it says what the contributions are, if the model has some.
+    """
     columns, row = inputs.columns(), example(inputs, golden)
     if _width(inputs) > MANY:
         return f"# A row of more than {MANY} columns is too long for a command line."
@@ -72,7 +82,8 @@ def curl_command(name: str, inputs: Inputs, outputs: Sequence[str], golden: Gold
         "outputs": [{"name": output} for output in outputs],
     }
     url = f"127.0.0.1:8000/v2/models/{quote(name)}/infer"
-    command = f"curl -s {url} -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
+    about = "" if explained is None else f"# {OUTPUT}: {explained}\n"
+    command = f"{about}curl -s {url} -d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
     dates = [row[INTEGERS][place] for place in inputs.integers.date_places()]
     known = next((_time(date) for date in dates if date != NAT), "2026-01-31 14:05")
     return f"# Nanoseconds of a date: date -d '{known} UTC' +%s%N\n{command}" if dates else command

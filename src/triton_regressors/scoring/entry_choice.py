@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from triton_regressors.clients.server.entries import served_versions
-from triton_regressors.kernels.entry import Entry, find_entry, read_document, versions
+from triton_regressors.contribution_game import Game
+from triton_regressors.kernels.entry import Document, Entry, find_entry, read_document, versions
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.model_config import from_pbtxt
 from triton_regressors.scoring.errors import ScoringError
@@ -57,8 +58,21 @@ def answers_column(entry: Entry) -> bool:
     Raises:
         ScoringError: plan.json cannot be read.
     """
+    return bool(_document(entry).answers_column)
+
+
+def game_of(entry: Entry) -> Game | None:
+    """Return the game of the version's contributions, by its plan.json; None if it has none.
+
+    Raises:
+        ScoringError: plan.json cannot be read.
+    """
+    return Game.of(_document(entry))
+
+
+def _document(entry: Entry) -> Document:
     try:
-        return bool(read_document(entry.version_directory, check_files=False).answers_column)
+        return read_document(entry.version_directory, check_files=False)
     except PlanError as error:
         raise ScoringError(str(error)) from None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from triton_regressors.contribution_game import OUTPUT
 from triton_regressors.extras import require
 from triton_regressors.scoring.devices import only_on_cpus, visible_gpus
 from triton_regressors.scoring.entry_choice import read_config
@@ -69,6 +70,8 @@ def score(
     *,
     version: int | str | None = None,
     outputs: Sequence[str] = ("y",),
+    contributions: bool = False,
+    where: str | None = None,
     keep: Sequence[str] = (),
     columns: Sequence[str] | None = None,
     errors: str = "stop",
@@ -92,6 +95,10 @@ def score(
         output: a .parquet or .csv for all of them, or a folder for a .parquet of each.
         version: see `load`, as for columns and device.
         outputs: their names.
+        contributions: whether there is also the output of this name: a column contribution_age for a column age, ...,
+            and contribution_base, which add up to y, or to what stands before a link; see `export`.
+        where: a condition on an output, as in "y > 400" (see `Client.explain`): rows for which it does not hold have
+            no contributions, and none are computed for them. None: all rows have some.
         keep: columns that the output has too.
         columns: the feature columns, if they differ from the entry's names.
         device: "auto", "cpu", "gpu", "gpu:1".
@@ -122,7 +129,10 @@ def score(
         raise ScoringError(f"workers is {workers}; it must be at least 1.")
     given = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
     output = Path(output).absolute()
-    options = {"version": version, "outputs": outputs, "keep": keep, "columns": columns, "device": device}
+    if contributions and OUTPUT not in outputs and not isinstance(outputs, str):
+        outputs = (*outputs, OUTPUT)
+    options = {"version": version, "outputs": outputs, "where": where, "keep": keep, "columns": columns}
+    options["device"] = device
     worklist = make_worklist(entry, given, options, leave_out=errors == "file", by_row=errors == "row")
     check_output(output, given, [source.path for source in worklist.sources])
     goals, folder = targets(output, worklist.sources), work_folder(output)

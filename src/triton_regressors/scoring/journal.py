@@ -25,6 +25,7 @@ SETTINGS = {
     "outputs": "for the outputs {}",
     "keep": "keeping {}",
     "columns": "with the features {}",
+    "where": "with contributions where {}",
     "device": "on the {}",
 }
 """A setting of a run in the journal → its wording in an error."""

@@ -154,7 +154,10 @@ def _answered(
             except InvalidRequest as error:
                 raise InvalidRequest(renumbered(str(error), first)) from None
         columns: list[Any] = [_kept(table[name], job.schema.field(name).type) for name in scorer.keep]
-        columns += [pa.array(array, mask=empty) for array in scorer.as_columns(answers).values()]
+        columns += [
+            pa.array(array, mask=np.isnan(array) if scorer.may_lack(name) else empty)
+            for name, array in scorer.as_columns(answers).items()
+        ]
         yield pa.table(columns, schema=job.schema)
         first += len(table)
         if advance is not None:

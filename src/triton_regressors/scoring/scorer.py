@@ -11,8 +11,11 @@ import pandas as pd
 
 from triton_regressors.clients.client.parts import Part, renumbered
 from triton_regressors.clients.client.tensors import Tensors, row_count, take
+from triton_regressors.clients.contributions.condition import Condition
 from triton_regressors.clients.errors import InferenceError, InvalidRequest
+from triton_regressors.contribution_game import OUTPUT, field_names, lacking
 from triton_regressors.scoring.columns import Columns
+from triton_regressors.scoring.entry_choice import game_of
 from triton_regressors.scoring.errors import ScoringError
 from triton_regressors.scoring.loaded_model import Answers, Model
 from triton_regressors.tables.columns import check_columns, in_words
@@ -28,8 +31,10 @@ class Scorer(Model):
 
     Args:
         entry: see `load`, as for version, columns and device.
-        outputs: names of outputs, which become columns of float32: y, or y_0, y_1, ... for an output of several.
+        outputs: names of outputs, which become columns of float32: y, or y_0, y_1, ... for an output of several, and
+            contribution_age, ..., contribution_base for `contributions`.
         keep: columns of a table to copy into its answer, before the outputs.
+        where: a condition on an output, as in "y > 400", for contributions: only rows for which it holds have them.
         options: version, columns, device. Without names of columns, all that are not kept are taken in their order.
 
     Raises:
@@ -38,11 +43,31 @@ class Scorer(Model):
     """
 
     def __init__(
-        self, entry: Path | str, *, outputs: Sequence[str] = ("y",), keep: Sequence[str] = (), **options: Any
+        self,
+        entry: Path | str,
+        *,
+        outputs: Sequence[str] = ("y",),
+        keep: Sequence[str] = (),
+        where: str | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(entry, **options)
+        game = game_of(self.entry) if OUTPUT in outputs else None
+        if OUTPUT in outputs and game is None:
+            raise InvalidRequest(lacking(self.name))
         self.asked, self.keep = self.check_outputs(outputs), tuple(keep)
         self.fields = {name: _fields(name, self.widths[name]) for name in self.asked}
+        self.first = self.asked
+        self.condition: Condition | None = None
+        if game is not None:
+            self.fields[OUTPUT] = field_names(game.columns, self.widths["y"])
+        if where is not None:
+            if game is None:
+                raise InvalidRequest(f"where is for contributions, and the outputs are {', '.join(self.asked)}.")
+            compared = {name: width for name, width in self.widths.items() if name != OUTPUT}
+            self.condition = Condition.parse(where, compared)
+            others = [name for name in self.asked if name != OUTPUT]
+            self.first = tuple(dict.fromkeys([*others, self.condition.output]))
         clash = {field for fields in self.fields.values() for field in fields} & set(self.keep)
         if clash:
             raise InvalidRequest(f"{in_words(sorted(clash)).capitalize()} cannot be kept: an output has this name.")
@@ -93,9 +118,14 @@ class Scorer(Model):
         """Return the outputs of a table, NaN for refused rows, and the refused rows with the reason of each."""
         return self._by_row(Columns(table), 0, tensors)
 
+    def may_lack(self, field: str) -> bool:
+        """Return whether rows that are not refused may have no number in a column of the outputs."""
+        return self.condition is not None and field in self.fields[OUTPUT]
+
     def no_answers(self, rows: int) -> Answers:
         """Return NaN for each output."""
-        return {name: np.full((rows, len(fields)), np.nan, np.float32) for name, fields in self.fields.items()}
+        names = dict.fromkeys([*self.asked, *self.first])
+        return {name: np.full((rows, self.widths[name]), np.nan, np.float32) for name in names}
 
     def as_columns(self, answers: Answers) -> dict[str, np.ndarray]:
         """Return the columns of outputs by their names in a table."""
@@ -123,13 +153,31 @@ class Scorer(Model):
         answers, wrong = self.no_answers(rows), list[tuple[int, str]]()
         for part in self._parts(tensors):
             self._fill(answers, wrong, tensors, [(part.first, part.stop)])
+        answers |= self._explained(answers, tensors)
         return answers, [(first + row, renumbered(reason, first + row)) for row, reason in wrong]
+
+    def _answers(self, tensors: Tensors, outputs: tuple[str, ...]) -> Answers:
+        """Return the outputs of tensors; with a condition contributions only for the rows for which it holds."""
+        if self.condition is None or OUTPUT not in outputs:
+            return super()._answers(tensors, outputs)
+        answers = super()._answers(tensors, self.first)
+        return answers | self._explained(answers, tensors)
+
+    def _explained(self, answers: Answers, tensors: Tensors) -> Answers:
+        """Return the contributions to answers for which the condition holds, NaN for others; nothing without one."""
+        if self.condition is None:
+            return {}
+        (rows,) = np.nonzero(self.condition.holds(answers[self.condition.output]))
+        found = np.full((row_count(tensors), self.widths[OUTPUT]), np.nan, np.float32)
+        if len(rows):
+            found[rows] = super()._answers(take(tensors, rows), (OUTPUT,))[OUTPUT]
+        return {OUTPUT: found}
 
     def _fill(
         self, answers: Answers, wrong: list[tuple[int, str]], tensors: Tensors, spans: Sequence[tuple[int, int]]
     ) -> None:
         """Ask for spans of rows in one batch, and again in smaller spans for refused ones."""
-        replies = self._model().execute([take(tensors, slice(*span)) for span in spans], self.asked)
+        replies = self._model().execute([take(tensors, slice(*span)) for span in spans], self.first)
         total = row_count(tensors)
         for (start, stop), reply in zip(spans, replies, strict=True):
             if not isinstance(reply, InferenceError):

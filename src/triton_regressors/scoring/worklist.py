@@ -34,6 +34,7 @@ class Worklist:
             "outputs": scorer.asked,
             "keep": scorer.keep,
             "columns": [name for tensor in scorer.inputs for name in tensor.columns],
+            "where": None if scorer.condition is None else scorer.condition.text,
             "device": "GPU" if on_gpu else "CPU",
             "digest": scorer.digest,
             "files": {source.path: [source.size, source.mtime_ns, source.groups] for source in self.sources},

@@ -342,7 +342,7 @@ def test_bad_requests_at_a_time_are_each_refused(server: TritonServer, protocol:
 
 def test_what_a_service_asks_is_all_that_the_asynchronous_client_has() -> None:
     methods = {name for name in dir(AsyncClient) if not name.startswith("_")}
-    assert methods == {"close", "config", "infer", "predict", "ready"}
+    assert methods == {"close", "config", "explain", "infer", "predict", "ready"}
     assert methods < {name for name in dir(Client) if not name.startswith("_")}
 
 

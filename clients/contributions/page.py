@@ -1,0 +1,57 @@
+"""Contributions as HTML: a page of its own, and a fragment for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from triton_regressors.clients.contributions.drawing import DOTS, bars, beeswarm, waterfall
+from triton_regressors.clients.contributions.target import Target
+from triton_regressors.clients.errors import RowsError
+from triton_regressors.clients.page import page
+
+CAUSES = "Contributions say how the model came to its answer. They do not say what would happen if a column changed."
+
+
+def html_page(model: str, version: str, meaning: str, targets: Sequence[Target]) -> str:
+    """Return the page: for each target the waterfall of the first row, and a beeswarm and bars of all rows."""
+    rows = len(targets[0].values)
+    sections = [
+        f"<h1>Contributions to the answers of {escape(model)}</h1>",
+        f'<p class="faint">version {escape(version)}, {rows:,} row{"s" * (rows != 1)}</p>',
+        f"<p>{escape(meaning)}</p><p>{CAUSES}</p>",
+    ]
+    for target in targets:
+        way = "From the base to the answer, the largest contribution first. A bar that points to the right adds."
+        sections += [f"<h2>One row: {escape(target.name)}</h2>", _figure(waterfall(target, 0), way)]
+        if rows > 1:
+            dots = f"{min(rows, DOTS):,} of {rows:,} rows" if rows > DOTS else "Each row"
+            told = (
+                f"{dots}: a dot for each column, to the right of the line if the column adds. Strings are coloured in "
+                "their alphabetical order; a missing cell is grey."
+            )
+            means = "The mean size of a column's contributions, whichever their sign."
+            sections += [f"<h2>Many rows: {escape(target.name)}</h2>", _figure(beeswarm(target), told)]
+            sections += [f"<h2>Columns: {escape(target.name)}</h2>", _figure(bars(target), means)]
+    return page(f"Contributions of {model}", sections)
+
+
+def write_page(path: Path, model: str, version: str, meaning: str, targets: Sequence[Target]) -> None:
+    """Write the page; raise `RowsError` if this is not possible."""
+    try:
+        path.write_text(html_page(model, version, meaning, targets), encoding="utf-8")
+    except OSError as error:
+        raise RowsError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def fragment(about: str, meaning: str, targets: Sequence[Target]) -> str:
+    """Return the waterfall of the first row, and the bars of many, in the colours of the page around them."""
+    rows = len(targets[0].values)
+    charts = [chart for target in targets if rows for chart in [waterfall(target, 0), *([bars(target)] * (rows > 1))]]
+    told = "".join(f'<p style="margin: .6em 0">{escape(words)}</p>' for words in (about, meaning))
+    return f'<div style="max-width: 54em; line-height: 1.4">{"".join(charts)}{told}</div>'
+
+
+def _figure(chart: str, caption: str) -> str:
+    return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -1,0 +1,98 @@
+"""The contributions to one target, as text and charts show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from triton_regressors.contribution_game import called
+
+CELL = 20
+"""The number of characters of a cell that are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The contributions to one target.
+
+    name: "y", or "y_0" of several. columns: their names. values: `[rows, columns]`. base, predictions: `[rows]`. cells:
+    `[rows, columns]`. rows: the place of each row in the user's table. links: see `Game`.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    values: np.ndarray
+    base: np.ndarray
+    predictions: np.ndarray
+    cells: np.ndarray
+    rows: np.ndarray
+    links: tuple[str, ...]
+
+    def parts(self, row: int, most: int) -> Iterator[tuple[str, str, float]]:
+        """Yield name, cell and contribution of a row's columns by size; those beyond `most` lines are one sum."""
+        order = np.argsort(-np.abs(self.values[row]), kind="stable")
+        shown = order if len(order) <= most else order[: most - 1]
+        for column in shown:
+            yield self.columns[column], shown_cell(self.cells[row, column]), float(self.values[row, column])
+        if len(shown) < len(order):
+            rest = order[len(shown) :]
+            yield f"{len(rest):,} other columns", "", float(self.values[row, rest].sum(dtype=np.float64))
+
+    def means(self, most: int) -> Iterator[tuple[str, float]]:
+        """Yield each column's name and the mean size of its contributions, by size; the rest is one sum of means."""
+        means = np.abs(self.values).mean(axis=0, dtype=np.float64)
+        order = np.argsort(-means, kind="stable")
+        shown = order if len(order) <= most else order[: most - 1]
+        for column in shown:
+            yield self.columns[column], float(means[column])
+        if len(shown) < len(order):
+            yield f"{len(order) - len(shown):,} other columns", float(means[order[len(shown) :]].sum())
+
+    def total(self, row: int) -> float:
+        """Return a row's base and contributions added up in float64."""
+        return float(self.base[row] + self.values[row].sum(dtype=np.float64))
+
+    def answer(self, row: int) -> str:
+        """Return a row's answer in words: "y = 12.3", or "y = exp(2.51) = 12.3"."""
+        of_sum = f" = {called(shown_number(self.total(row)), self.links)}" if self.links else ""
+        return f"{self.name}{of_sum} = {shown_number(float(self.predictions[row]))}"
+
+
+def shown_number(value: float) -> str:
+    """Return a number in few digits, with a minus sign that is as wide as a plus."""
+    return f"{value:.4g}".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """Return a number in few digits and with its sign."""
+    return f"{value:+.3g}".replace("-", "−") if value else "0"
+
+
+def shown_cell(cell: Any) -> str:
+    """Return a cell in few characters."""
+    if missing(cell):
+        return "missing"
+    text = f"{cell:.4g}" if isinstance(cell, (float, np.floating)) else str(cell)
+    text = text.removesuffix(" 00:00:00")
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+
+
+def cell_numbers(cells: np.ndarray) -> np.ndarray:
+    """Return numbers for cells `[rows, columns]`, float64: other values of a column are numbered in their order."""
+    found = np.full(cells.shape, np.nan)
+    for column in range(cells.shape[1]):
+        try:
+            found[:, column] = cells[:, column]  # None becomes NaN
+        except (TypeError, ValueError):
+            texts = ["" if missing(cell) else str(cell) for cell in cells[:, column]]
+            number = {text: place for place, text in enumerate(sorted(set(texts) - {""}))}
+            found[:, column] = [number.get(text, np.nan) for text in texts]
+    return found
+
+
+def missing(cell: Any) -> bool:
+    """Return whether a cell is missing: None, an empty string, NaN, or another that is written so."""
+    return cell is None or (isinstance(cell, str) and not cell) or str(cell) in ("nan", "NaT", "<NA>")

@@ -1,0 +1,128 @@
+"""The charts and the text of contributions: the forms that they draw, by their numbers."""
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.clients.contributions.test_shap import contributions
+from triton_regressors.clients.contributions.drawing import DOTS, DOWN, MOST, UP, bars, beeswarm, waterfall
+from triton_regressors.clients.contributions.page import fragment, html_page
+from triton_regressors.clients.contributions.target import Target
+from triton_regressors.clients.contributions.text import mean_lines, row_lines
+
+NAMES = ("age", '<script>alert("1")</script>', "size & number", "city")
+
+
+@pytest.fixture
+def target() -> Target:
+    values = np.array([[3, -1, 0.5, -8], [1, 1, 1, 1]], np.float32)
+    base, y = np.array([10, 10], np.float32), np.exp(np.array([4.5, 14], np.float32))
+    cells = np.array([[30.5, "x", None, "<b>"], [31.5, "y", 2, "c"]], dtype=object)
+    return Target("y", NAMES, values, base, y, cells, np.array([7, 9]), ("exp",))
+
+
+def test_a_waterfall_leads_from_the_base_to_the_sum(target: Target) -> None:
+    drawn = ET.fromstring(waterfall(target, 0))
+    arrows = [
+        ([[float(number) for number in point.split(",")] for point in each.get("points", "").split()], each.get("fill"))
+        for each in drawn.iter("polygon")
+    ]
+    starts, tips = ([points[place][0] for points, _ in arrows] for place in (0, 2))
+    marks = [
+        float(re.match(r"M([\d.]+)", each.get("d", ""))[1]) for each in drawn.iter("path") if each.get("stroke-width")
+    ]
+    assert [marks[0], *tips[:-1]] == starts
+    assert tips[-1] == marks[1]
+    moved = np.subtract(tips, starts)
+    np.testing.assert_allclose(moved / moved[0], np.array([-8, 3, -1, 0.5]) / -8, atol=2e-3)
+    assert [fill for _, fill in arrows] == [DOWN, UP, DOWN, UP]
+    texts = ["".join(each.itertext()) for each in drawn.iter("text")]
+    assert texts[0] == "row 7: y = exp(4.5) = 90.02"
+    assert [text for text in texts if text[0] in "+−"] == ["−8", "+3", "−1", "+0.5"]
+    assert {"city = <b>", "age = 30.5", "size & number = missing", "base", "sum"} <= set(texts)
+
+
+def test_columns_beyond_the_lines_are_one_sum() -> None:
+    many = 40
+    values = np.arange(many, dtype=np.float32)[None]
+    names = tuple(f"c{place}" for place in range(many))
+    cells = np.full((1, many), 1.0, dtype=object)
+    target = Target("y", names, values, np.zeros(1), values.sum(axis=1), cells, np.zeros(1, int), ())
+    parts = list(target.parts(0, MOST))
+    rest = many - MOST + 1
+    assert (len(parts), parts[-1]) == (MOST, (f"{rest} other columns", "", rest * (rest - 1) / 2))
+    assert sum(value for _, _, value in parts) == target.total(0)
+    assert list(target.means(MOST))[-1] == (f"{rest} other columns", rest * (rest - 1) / 2)
+    assert len(row_lines(target, 0)) == MOST + 3
+
+
+def test_a_beeswarm_has_a_dot_for_each_row_and_column_inside_its_line() -> None:
+    (target,) = contributions().targets()
+    drawn = ET.fromstring(beeswarm(target))
+    dots = list(drawn.iter("circle"))
+    assert len(dots) == target.values.size
+    assert len({each.get("fill") for each in dots[:20]}) > 10
+    order = np.argsort(-np.abs(target.values).mean(axis=0))
+    xs = np.array([float(each.get("cx", "")) for each in dots]).reshape(3, -1)
+    for place, column in enumerate(order):
+        fitted = np.polyfit(target.values[:, column], xs[place], 1)
+        np.testing.assert_allclose(np.polyval(fitted, target.values[:, column]), xs[place], atol=0.1)
+    height = float(drawn.get("viewBox", "").split()[3])
+    assert all(0 < float(each.get("cy", "")) < height for each in dots)
+    rows = 3 * DOTS
+    repeated = replace(
+        target,
+        values=np.resize(target.values, (rows, 3)),
+        cells=np.resize(target.cells, (rows, 3)),
+        base=np.zeros(rows),
+        predictions=np.zeros(rows),
+        rows=np.arange(rows),
+    )
+    assert beeswarm(repeated).count("<circle") == 3 * DOTS
+
+
+@pytest.mark.parametrize("worst", [np.nan, np.inf, 0.0])
+def test_numbers_that_are_none_or_equal_are_drawn_too(target: Target, worst: float) -> None:
+    odd = replace(target, values=np.full_like(target.values, worst), base=np.full_like(target.base, worst))
+    for chart in (waterfall(odd, 0), beeswarm(odd), bars(odd)):
+        drawn = ET.fromstring(chart)
+        assert not re.search(r' (?:points|c?x|d|width)="[^"]*(?:nan|inf)', chart)
+        assert len(list(drawn.iter("text"))) > 2
+
+
+def test_a_page_fetches_nothing_and_takes_the_colours_of_light_and_dark(target: Target) -> None:
+    made = html_page("houses <1>", "3", "meaning", [target])
+    assert "prefers-color-scheme: dark" in made
+    assert "color-scheme: light dark" in made
+    assert made.count("<svg") == 3
+    assert not re.search(r"https?://|<script|<b>|src=|@import", made)
+    assert "houses &lt;1&gt;" in made
+    one = fragment("about", "meaning", [target])
+    assert one.count("<svg") == 2
+    colours = set(re.findall(r'(?:fill|stroke)="([^"]*)"', one))
+    assert colours == {"currentColor", UP, DOWN}
+
+
+def test_text_has_bars_on_two_sides(target: Target) -> None:
+    assert row_lines(target, 0)[1:] == [
+        "row 7: y = exp(4.5) = 90.02",
+        "  city                             <b>    −8  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒│",
+        "  age                             30.5    +3                  │██████",
+        '  <script>alert("1")</script>        x    −1                ▒▒│',
+        "  size & number                missing  +0.5                  │█",
+        "  base                                    10",
+    ]
+    assert mean_lines(target)[1:3] == [
+        "mean |contribution| to y over 2 rows",
+        f"  city                          4.5  {'█' * 32}",
+    ]
+
+
+def test_a_notebook_shows_the_waterfall() -> None:
+    shown = contributions()._repr_html_()
+    assert shown.count("<svg") == 2
+    assert "row 0: y = " in shown
+    assert contributions(targets=2)._repr_html_().count("<svg") == 4

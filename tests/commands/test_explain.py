@@ -1,0 +1,155 @@
+"""The command `explain`, and what else an exported entry with contributions says and answers on a real server."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from typer.testing import CliRunner
+
+from tests.server.snippets import run_snippets
+from tests.servers import triton_server
+from triton_regressors.__main__ import main, make_app
+from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.server.triton_server import TritonServer
+from triton_regressors.contribution_game import Game
+from triton_regressors.describe.contract import contract_of
+from triton_regressors.exporter.export import export
+from triton_regressors.kernels.entry import find_entry, read_document, read_golden
+
+pytestmark = pytest.mark.server
+
+SEED = np.random.default_rng(0)
+ROWS = 60
+HOMES = pd.DataFrame(
+    {
+        "age": SEED.integers(1, 90, ROWS),
+        "city": SEED.choice(["Bern", "Oslo", "Rome"], ROWS),
+        "size": SEED.normal(2, 0.5, ROWS),
+        "unused": SEED.normal(size=ROWS),
+    }
+)
+
+
+def model() -> TransformedTargetRegressor:
+    """Return a model of the logarithm of its target, with strings, that does not read one of its columns."""
+    encoders = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["size", "age"]))
+    inner = make_pipeline(encoders, Ridge(0.1))
+    y = np.exp(0.01 * HOMES["age"] + 0.4 * HOMES["size"] + 0.3 * (HOMES["city"] == "Oslo"))
+    return TransformedTargetRegressor(inner, func=np.log, inverse_func=np.exp).fit(HOMES, y)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """A server with `homes`, and with `plain`, which has no contributions."""
+    repository = tmp_path_factory.mktemp("repository")
+    export(model(), repository, name="homes", sample=HOMES, contributions="background", background=HOMES[:30])
+    export(Ridge().fit(HOMES[["age"]], HOMES["size"]), repository, name="plain", sample=HOMES[["age"]])
+    with triton_server([repository]) as running:
+        yield running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    HOMES.to_csv(tmp_path / "homes.csv", index=False)
+    return tmp_path / "homes.csv"
+
+
+def explain(server: TritonServer, *arguments: object) -> str:
+    command = ["explain", *map(str, arguments), "--url", server.grpc_url]
+    done = CliRunner().invoke(make_app(), command, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_the_values_are_those_of_the_users_columns(server: TritonServer) -> None:
+    """An additive margin gives each column its own part less its mean over the background, one-hot columns together."""
+    estimator = model()
+    with Client(server.grpc_url) as client:
+        found = client.explain("homes", HOMES)
+    margin = estimator.regressor_.predict
+    own = np.zeros((ROWS, 4))
+    for place, name in enumerate(HOMES.columns):
+        background = HOMES[:30]
+        changed = pd.concat([background.assign(**{name: value}) for value in HOMES[name]])
+        own[:, place] = margin(changed).reshape(ROWS, 30).mean(axis=1) - margin(background).mean()
+    np.testing.assert_allclose(found.values, own, atol=1e-6)
+    np.testing.assert_allclose(found.base_values, margin(HOMES[:30]).mean(), rtol=1e-6)
+    np.testing.assert_allclose(found.predictions, estimator.predict(HOMES), rtol=1e-6)
+    assert found.columns == tuple(HOMES.columns)
+    assert (found.game, found.links, found.told.rows) == ("background", ("exp",), 30)
+
+
+def test_a_terminal_gets_columns_by_size_and_means_of_many_rows(server: TritonServer, file: Path) -> None:
+    shown = explain(server, "homes", file)
+    with Client(server.grpc_url) as client:
+        found = client.explain("homes", HOMES)
+    (first,) = re.findall(r"^row 0: y = exp\(.*\) = (.*)$", shown, re.MULTILINE)
+    assert first == f"{found.predictions[0]:.4g}"
+    row, _, means = shown.partition("mean |contribution| to y over 60 rows")
+    order = [HOMES.columns[place] for place in np.argsort(-np.abs(found.values[0]), kind="stable")]
+    assert re.findall(r"^  (\w+) ", row, re.MULTILINE) == [*order, "base"]
+    sizes = np.abs(found.values).mean(axis=0)
+    by_mean = [HOMES.columns[place] for place in np.argsort(-sizes, kind="stable")]
+    assert re.findall(r"^  (\w+) ", means, re.MULTILINE) == by_mean
+    assert f"{sizes.max():.4g}" in means
+    assert "against 30 background rows; with the base, which is last, they add up to what stands before exp" in shown
+    assert explain(server, "homes", file, "--rows", 3).count("\nrow ") == 2
+
+
+def test_a_condition_and_a_page(server: TritonServer, file: Path, tmp_path: Path) -> None:
+    y = model().predict(HOMES)
+    middle = float(np.median(y))
+    page = tmp_path / "page.html"
+    shown = explain(server, "homes", file, "--where", f"y > {middle}", "--html", page)
+    chosen = np.flatnonzero(y > middle)
+    assert f"row {chosen[0]}: y = " in shown
+    assert f"over {len(chosen)} rows" in shown
+    made = page.read_text(encoding="utf-8")
+    assert made.count("<svg") == 3
+    assert made.count("<circle") == len(chosen) * 4
+    assert f"row {chosen[0]}: y = " in made
+    assert "holds for no row" in explain(server, "homes", file, "--where", "y < 0", "--html", tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_an_entry_without_contributions_says_how_to_export_some(
+    server: TritonServer, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["triton-regressors", "explain", "plain", str(file), "--url", server.grpc_url]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(
+        SystemExit, match=r"^Error: Model 'plain' has no output 'contributions': export it with contrib"
+    ):
+        main()
+
+
+def test_the_contract_says_which_game_and_its_code_asks_for_it(server: TritonServer) -> None:
+    entry = find_entry(server.repositories[0] / "homes")
+    document = read_document(entry.version_directory)
+    contract = contract_of("homes", 1, document, read_golden(entry.version_directory, document))
+    text = contract.text(width=10**6)
+    says = Game.of(document)
+    assert says is not None
+    assert "\nContributions\n  " + says.meaning in text
+    assert says.meaning in contract.html()
+    assert f"# contributions: {says.meaning}\ncurl" in contract.shell
+    assert contract.python.endswith(f'    print(client.explain("homes", rows))  # {says.meaning}')
+    _, answers = run_snippets(entry.directory, server)
+    assert len({each["contributions"].astype(np.float32).tobytes() for each in answers}) == 1
+    with Client(server.grpc_url) as client:
+        parameter = client.config("homes").parameters["contributions"].string_value
+    assert Game.read(parameter) == says
+
+
+def test_the_next_version_tells_its_own_game(tmp_path: Path) -> None:
+    X, y = HOMES[["age", "size"]], HOMES["size"]
+    for rows in (10, 20):
+        export(Ridge().fit(X, y), tmp_path, name="it", sample=X, contributions="background", background=X[:rows])
+    assert '\\"rows\\": 20' in (tmp_path / "it" / "config.pbtxt").read_text()
