@@ -69,6 +69,7 @@ FAMILIES = {
     "points": (
         "pairwise",
         "pairwise_affine",
+        "pairwise_contributions",
         "squared_norm",
         "stacked_pairwise",
         "stacked_pairwise_affine",
