@@ -69,6 +69,7 @@ ROOMS = {
         "boosters": {"lowering", "errors"},
         "tracing": {"lowering"},
         "estimators": {"boosters", "passes", "lowering", "tracing", "errors"},
+        "contributions": set(),
         "evidence": {"boosters.fitted", "lowering", "errors"},
         "files": {"boosters", "lowering", "errors"},
         "publish": {"errors"},

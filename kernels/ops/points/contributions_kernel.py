@@ -7,6 +7,9 @@ import triton.language as tl
 
 from ...numerics.dot import INTERPRETED
 
+TINY = tl.constexpr(1e-300)
+"""A sum of two factors of which nothing is left in a product."""
+
 
 @triton.jit
 def add_fractions(numerator, denominator, other_numerator, other_denominator):
@@ -58,6 +61,7 @@ def parts_of_contributions_kernel(
     """
     lane, pair = tl.arange(0, BLOCK), tl.arange(0, PAIRS)
     node, node_weight = tl.load(nodes + pair)[:, None], tl.load(nodes + PAIRS + pair)[:, None]
+    node_square = node * node
     of_row = scratch + tl.program_id(0).to(tl.int64) * (3 * PLAYERS * BLOCK) + lane
     delta_of, gain_of = of_row + PLAYERS * BLOCK, of_row + 2 * PLAYERS * BLOCK
     for task in tl.range(tl.program_id(0), rows * PARTS, tl.num_programs(0)):
@@ -83,7 +87,7 @@ def parts_of_contributions_kernel(
                 a = tl.load(of_row + player * BLOCK)
                 e = tl.load(e_of + player * POINTS, mask=real, other=1.0)
                 total = a + e
-                delta = (a - e) / tl.where(total == 0.0, 1.0, total)
+                delta = (a - e) * (1.0 / tl.where(total < TINY, 1.0, total))
                 tl.store(delta_of + player * BLOCK, delta)
                 half *= 0.5 * total
                 step = node * delta[None, :]
@@ -92,8 +96,9 @@ def parts_of_contributions_kernel(
             even, odd = node_weight * (up + down), node_weight * node * (up - down)
             for player in tl.range(PLAYERS):
                 delta = tl.load(delta_of + player * BLOCK)
-                step = node * delta[None, :]
-                integral = sum_of_fractions(even - odd * delta[None, :], 1.0 - step * step)
+                integral = sum_of_fractions(
+                    even - odd * delta[None, :], 1.0 - node_square * (delta * delta)[None, :]
+                )
                 gain = tl.load(gain_of + player * BLOCK) + half * delta * integral
                 tl.store(gain_of + player * BLOCK, gain)
         out = parts + (row * PARTS + part) * (PLAYERS * TARGETS)

@@ -40,7 +40,7 @@ import triton
 from ...cpu.tiles import TILE_ELEMENTS, apply, product
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .contributions_kernel import parts_of_contributions_kernel, sums_of_contributions_kernel
+from .contributions_kernel import TINY, parts_of_contributions_kernel, sums_of_contributions_kernel
 from .launch import slots
 
 METRICS = ("squared_euclidean", "manhattan")
@@ -201,7 +201,7 @@ class PairwiseContributions(Operation):
         """
         node, node_weight = (torch.from_numpy(each)[:, None, None] for each in self._nodes)
         total = a + e
-        delta = (a - e).div_(torch.where(total == 0, 1.0, total)).unbind(1)
+        delta = (a - e).div_(torch.where(total < TINY.value, 1.0, total)).unbind(1)
         total.mul_(0.5)
         half = total[:, 0].clone()
         for each in total.unbind(1)[1:]:
