@@ -70,6 +70,7 @@ FAMILIES = {
     "points": (
         "pairwise",
         "pairwise_affine",
+        "pairwise_contributions",
         "squared_norm",
         "stacked_pairwise",
         "stacked_pairwise_affine",

@@ -1,5 +1,6 @@
 """Kernel functions of rows and points, and combinations of matrices, of every kind for the kernels' tests."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from triton_regressors.kernels.ops.columns.combine import Combine
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine, contract
+from triton_regressors.kernels.ops.points.pairwise_contributions import PairwiseContributions
 from triton_regressors.kernels.ops.points.squared_norm import SquaredNorm
 from triton_regressors.kernels.plan.plan import Operation
 
@@ -51,6 +53,22 @@ def pairwise_affine(
     op = contract(first, rng.standard_normal((points, targets)), rng.standard_normal(targets), function)
     assert op is not None
     return PairwiseAffine(**{**vars(op), "parts": parts})
+
+
+def contributions(
+    players: Sequence[int], columns: int, points: int, background: int, targets: int = 1, **fields: Any
+) -> PairwiseContributions:
+    rng, width = np.random.default_rng(0), len(players)
+    return PairwiseContributions(
+        points=0.5 * rng.standard_normal((points, width)),
+        shift=0.3 * rng.standard_normal(width),
+        factor=rng.uniform(0.3, 0.6, width),
+        weight=rng.standard_normal((points, targets)),
+        players=np.array(players, dtype=np.int32),
+        background=rng.standard_normal((background, width)),
+        columns=columns,
+        **fields,
+    )
 
 
 def squared_norm(features: int, targets: int, seed: int = 0, triangular: bool = False) -> SquaredNorm:
@@ -118,6 +136,8 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
             ("sigmoid", 9, 2),
         )
     },
+    "pairwise_contributions": (contributions([3, 0, 3, 1, 6], 7, 150, 2, 2), (5,)),
+    "pairwise_contributions of laplacian": (contributions([1, 0], 2, 9, 17, metric="manhattan"), (2,)),
     "squared_norm": (squared_norm(40, 70), (40,)),
     "squared_norm by a triangle": (squared_norm(70, 50, triangular=True), (70,)),
     "squared_norm in ten digits": (squared_norm(370, 363, triangular=True).in_precision("ten digits"), (370,)),

@@ -43,6 +43,7 @@ from triton_regressors.kernels.ops.networks.dense_layers import DenseLayers
 from triton_regressors.kernels.ops.networks.stacked_dense_layers import StackedDenseLayers
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.points.pairwise_affine import PairwiseAffine
+from triton_regressors.kernels.ops.points.pairwise_contributions import PairwiseContributions
 from triton_regressors.kernels.ops.points.stacked_pairwise import StackedPairwise
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
 from triton_regressors.kernels.ops.points.stacked_squared_norm import StackedSquaredNorm
@@ -257,6 +258,8 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case PairwiseAffine():
             largest = float(op.values(torch.from_numpy(arrays[0])).abs().max())
             return 2e-13 * np.maximum(10 * largest * len(op.points), size)
+        case PairwiseContributions():
+            return 1e-13 * float(np.abs(op.weight).sum())
         case StackedPairwise() | StackedPairwiseAffine() | StackedSquaredNorm():
             members = [op.member(place) for place in range(op.members)]
             return np.max([allowed_in_float64(member, arrays[:1], expected) for member in members], axis=0)
