@@ -14,7 +14,7 @@ over player p's columns, and `e_p` the background row's. The Shapley value is (O
 whose integrand has a degree below the number of players: a Gauss-Legendre quadrature of half as many nodes is exact.
 With `τ = 2 t − 1`, `δ = (a − e) / (a + e)` and `P(τ) = Π (1 + τ δ_q)` that is
 
-    φ_p = weight · Π (a_q + e_q) / 2 · δ_p · ½ ∫₋₁¹ 2 P(τ) / (1 + τ δ_p) dτ.
+    φ_p = weight · Π ((a_q + e_q) / 2) · δ_p ∫₋₁¹ P(τ) / (1 + τ δ_p) dτ.
 
 No denominator is near zero, since the nodes are inside the interval, and nodes `τ` and `−τ` share a division:
 `P(τ) / (1 + τ δ) + P(−τ) / (1 − τ δ) = (P(τ) + P(−τ) − τ δ (P(τ) − P(−τ))) / (1 − τ² δ²)`.
