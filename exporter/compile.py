@@ -144,6 +144,7 @@ def compile_estimator(
         runner = Runner(stages[-1][1], engine="auto", max_rows=at_once)
         seen, sums = profile_of(asked, lowered, runner, terms), lowered.sums
         explained = None if question is None else find_contributions(question, stages[0][1], lowered, asked)
+        evidence = None
         del lowered  # its thresholds may be wider than the served ones
         compared = compare(runner, asked, terms)
         if out_of_range:
@@ -152,7 +153,7 @@ def compile_estimator(
             compared = compared.counted(seen, inputs)
         if explained is not None:
             stages.append((EXPLAIN_STAGE, explained.add(stages[-1][1])))
-            compared = explained.answer(compared)
+            compared, evidence = explained.answer(compared)
         if out_of_range or explained is not None:
             runner = Runner(stages[-1][1], engine="auto", max_rows=at_once)
         whole = Compilation(
@@ -165,7 +166,7 @@ def compile_estimator(
             nan_columns=compared.nan_columns,
             nan_sample=compared.nan_sample,
             interval=None if interval is None else interval.report,
-            contributions=None if explained is None else explained.report,
+            contributions=evidence,
             columns=names,
             profile=seen,
             answers_column=oracle.answers_column(compared.sample.X),

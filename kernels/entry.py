@@ -195,13 +195,15 @@ class IntervalReport:
 class ContributionsReport:
     """The game of the output `contributions`: "path", or "background" with so many rows.
 
-    `links` make the answer of the contributions' sum. `additivity` and `definition` are the largest differences of the
-    exact contributions from the sum and from Shapley's definition, in standard deviations; None: not compared.
+    `links` make the answer of the contributions' sum. Exact contributions of the first `explained` rows were computed,
+    and `additivity` and `definition` are their largest differences from the margin and from Shapley's definition, in
+    standard deviations; None: not compared.
     """
 
     game: str
     rows: int
     links: tuple[str, ...]
+    explained: int
     additivity: float
     definition: float | None = None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from triton_regressors.exporter.contributions.coalitions import shapley_values
 from triton_regressors.exporter.contributions.covers import covers_of
-from triton_regressors.exporter.contributions.game import BACKGROUND, GAMES, OUTPUT, Game, add_contributions
+from triton_regressors.exporter.contributions.game import BACKGROUND, GAMES, OUTPUT, PATH, Game, add_contributions
 from triton_regressors.exporter.contributions.margin import MARGIN
 from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.contributions.values import Values
@@ -30,11 +30,11 @@ STAGE = "explain the answers"
 
 THE_BACKGROUND = "The background"
 
-ROWS_AT_ONCE = 1024
-"""Rows whose exact contributions are computed together."""
+ROWS_AT_ONCE, ROWS_OF_UNIT = 4096, 1024
+"""Rows that are computed together, and rows whose margins give the unit of error."""
 
-CHECKED_ROWS = 8
-"""The most rows whose contributions are compared with the definition."""
+EXPLAINED_ROWS, DEFINED_ROWS = 64, 8
+"""The most rows whose exact contributions are computed, and those that are compared with the definition."""
 
 MOST_EVALUATIONS, FEWEST_ROWS = 2**18, 2
 """The most rows that the margin is computed for on the way, unless fewer rows than these would be explained."""
@@ -75,35 +75,71 @@ class Question:
 
 @dataclass(frozen=True)
 class Contributions:
-    """The plan of the contributions, fused, and as it was derived, from which the exact answers come."""
+    """The contributions to a model's answers: the plan that serves them, and the game that it came from.
 
+    `derived` is the plan before the passes, from which the exact answers come. `background` are rows of the matrix,
+    None for the path-dependent game. `players` are those of the matrix's columns.
+    """
+
+    game: Game
     plan: Plan
     derived: Plan
-    report: ContributionsReport
+    background: np.ndarray | None
+    players: np.ndarray
+    columns: int
 
     def add(self, plan: Plan) -> Plan:
         """Return the plan with the output `contributions`; its other outputs keep their steps."""
         return add_contributions(plan, self.plan)
 
+    def answer(self, compared: Compared) -> tuple[Compared, ContributionsReport]:
+        """Return the first rows' exact contributions beside the estimator's answers, and the evidence for them.
+
+        Raises:
+            ExportError: they do not add up to the margin, or differ from the definition.
+        """
+        sample, nan_sample = map(self._answer, (compared.sample, compared.nan_sample))
+        report = self._report(sample.X, sample.expected[OUTPUT])
+        return dataclasses.replace(compared, sample=sample, nan_sample=nan_sample), report
+
     @property
-    def rows(self) -> int:
-        """The number of rows whose exact contributions are computed: few if each takes many evaluations of the plan."""
+    def _rows(self) -> int:
+        """The number of rows whose exact contributions are computed: fewer if each takes many evaluations."""
         operations = [step.operation for step in self.derived.steps]
         each = sum(operation.evaluations() for operation in operations if isinstance(operation, Coalitions))
-        return max(MOST_EVALUATIONS // max(each, 1), FEWEST_ROWS)
-
-    def of_rows(self, X: np.ndarray) -> np.ndarray:
-        """Return exact contributions to rows of the matrix, float64 `[rows, targets · (columns + 1)]`."""
-        return _in_parts(self.derived, self.derived.outputs[OUTPUT], X)
-
-    def answer(self, compared: Compared) -> Compared:
-        """Return rows with the exact contributions beside the estimator's answers."""
-        sample, nan_sample = map(self._answer, (compared.sample, compared.nan_sample))
-        return dataclasses.replace(compared, sample=sample, nan_sample=nan_sample)
+        return min(max(MOST_EVALUATIONS // max(each, 1), FEWEST_ROWS), EXPLAINED_ROWS)
 
     def _answer(self, sample: Sample) -> Sample:
-        found = {OUTPUT: self.of_rows(sample.X[: self.rows])}
+        found = {OUTPUT: _value(self.derived, self.derived.outputs[OUTPUT], sample.X[: self._rows])}
         return dataclasses.replace(sample, expected={**sample.expected, **found}, rounded={**sample.rounded, **found})
+
+    def _margin(self, X: np.ndarray) -> np.ndarray:
+        """Return the margin of rows, float64 `[rows, targets]`."""
+        return _value(self.game.margin, self.game.margin.outputs[MARGIN], X, served=True)
+
+    def _report(self, X: np.ndarray, found: np.ndarray) -> ContributionsReport:
+        """Compare exact contributions of the first rows with the margin, and some with the definition."""
+        rows, columns, background, targets = len(found), self.columns, self.background, self.game.targets
+        exact, own = found.reshape(rows, targets, columns + 1), self._margin(X[:rows])
+        unit = units(self._margin(X[:ROWS_OF_UNIT]))
+        allowed = ADDITIVITY * unit + _rounding(self.game.margin) * np.abs(own).max()
+
+        def error(missed: np.ndarray, what: str) -> float:
+            largest = float((missed / unit).max())
+            if not (missed <= allowed).all():
+                raise ExportError(f"Contributions miss {what} by {largest:.1e} standard deviations.")
+            return largest
+
+        additivity, definition = error(np.abs(exact.sum(axis=2) - own), "the answers"), None
+        count = 0 if background is None else len(background)
+        few = 0 if background is None else MOST_EVALUATIONS // (2 ** min(columns, 64) * count)
+        few = min(few, DEFINED_ROWS, rows)
+        if background is not None and few:
+            defined = shapley_values(self._margin, X[:few], background, self.players, columns)
+            missed = np.abs(exact[:few] - defined.reshape(few, targets, -1))
+            definition = error(missed.max(axis=2), "Shapley's definition")
+        name = PATH if background is None else BACKGROUND
+        return ContributionsReport(name, count, self.game.links, rows, additivity, definition)
 
 
 def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: Asked) -> Contributions:
@@ -113,65 +149,25 @@ def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: 
         question: the game and its background.
         plan: the plan as lowered, for the dtype of its input.
         lowered: the model, which knows the training covers of its trees.
-        asked: the entry's inputs, and the rows on which the contributions are checked.
+        asked: the estimator, which reads tables, and the entry's inputs.
 
     Raises:
-        ExportError: the background does not fit the model, a part of the model has no exact contributions, or they do
-            not add up.
+        ExportError: the background does not fit the model, or a part of the model has no exact contributions.
     """
     oracle, inputs, background = asked.oracle, asked.choice.inputs, None
-    name = type(oracle.estimator).__name__
     if question.background is not None:
         table = oracle.table(question.background, THE_BACKGROUND)
         background = inputs.rounded(oracle.matrix(table, lowered.inputs.numeric, THE_BACKGROUND)).astype(plan.dtype)
         if not len(background):
             raise ExportError(f"{THE_BACKGROUND} has no rows.")
-
     players, columns = players_of_inputs(inputs), inputs.n_given
     game = Game(plan, players, columns, background, lambda step: covers_of(step, lowered))
     try:
         derived = game.contributions()
     except ExportError as error:
+        name = type(oracle.estimator).__name__
         raise ExportError(f"Cannot export {name} with contributions: {error}.") from error
-    found = Contributions(fuse(derived), derived, ContributionsReport(question.game, 0, game.links, 0.0))
-    additivity, definition = _check(found, game, players, columns, background, asked.sample.X, name)
-    rows = 0 if background is None else len(background)
-    report = ContributionsReport(question.game, rows, game.links, additivity, definition)
-    return dataclasses.replace(found, report=report)
-
-
-def _check(
-    found: Contributions,
-    game: Game,
-    players: np.ndarray,
-    columns: int,
-    background: np.ndarray | None,
-    sample: np.ndarray,
-    name: str,
-) -> tuple[float, float | None]:
-    """Compare exact contributions with the margin, and with the definition if that takes few evaluations.
-
-    Return both largest differences in standard deviations of the margin; None for a comparison that was left out.
-    """
-    value, targets = game.margin.outputs[MARGIN], game.targets
-    X = sample[: min(ROWS_AT_ONCE, found.rows)]
-    exact = found.of_rows(X).reshape(len(X), targets, columns + 1)
-    unit, own = units(_in_parts(game.margin, value, sample[:ROWS_AT_ONCE])), _in_parts(game.margin, value, X)
-    missed = np.abs(exact.sum(axis=2) - own)
-    additivity = float((missed / unit).max())
-    if not (missed <= ADDITIVITY * unit + _rounding(game.margin) * np.abs(own).max()).all():
-        raise ExportError(f"Cannot export {name} with contributions: they miss its answers by {additivity:.1e} std.")
-    rows = 0
-    if background is not None and columns < MOST_EVALUATIONS.bit_length():
-        rows = min(MOST_EVALUATIONS // (2**columns * len(background)), CHECKED_ROWS, len(X))
-    if background is None or not rows:
-        return additivity, None
-    defined = shapley_values(lambda each: _in_parts(game.margin, value, each), X[:rows], background, players, columns)
-    missed = np.abs(exact[:rows] - defined.reshape(rows, targets, -1))
-    error = float((missed / unit[:, None]).max())
-    if not (missed <= ADDITIVITY * unit[:, None] + _rounding(game.margin) * np.abs(own).max()).all():
-        raise ExportError(f"Cannot export {name} with contributions: they miss Shapley's values by {error:.1e} std.")
-    return additivity, error
+    return Contributions(game, fuse(derived), derived, background, players, columns)
 
 
 def _rounding(margin: Plan) -> float:
@@ -186,7 +182,7 @@ def _rounding(margin: Plan) -> float:
     return terms * 2.0**-24
 
 
-def _in_parts(plan: Plan, value: str, X: np.ndarray) -> np.ndarray:
+def _value(plan: Plan, value: str, X: np.ndarray, *, served: bool = False) -> np.ndarray:
     """Return a value of a plan for rows, float64, some rows at a time."""
     parts = [X[first : first + ROWS_AT_ONCE] for first in range(0, max(len(X), 1), ROWS_AT_ONCE)]
-    return np.concatenate([Values(plan.steps, part.astype(plan.dtype))[value] for part in parts])
+    return np.concatenate([Values(plan.steps, part.astype(plan.dtype), served=served)[value] for part in parts])

@@ -1,4 +1,4 @@
-"""The values of a plan's steps for some rows, in float64, by the operations' own references."""
+"""The values of a plan's steps for some rows, in float64."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from triton_regressors.kernels.plan.plan import INPUT, Step
 
 
 class Values:
-    """Computes values of steps for rows of the plan's matrix, each once."""
+    """Computes values of steps for rows of the plan's matrix, each once.
 
-    def __init__(self, steps: Sequence[Step], X: np.ndarray) -> None:
+    Each operation's own reference computes them, or, if they are as `served`, the faster code that a CPU serves.
+    """
+
+    def __init__(self, steps: Sequence[Step], X: np.ndarray, *, served: bool = False) -> None:
+        self._served = served
         self._makers = {step.output: step for step in steps}
         self._found = {INPUT: torch.from_numpy(unlocked(np.ascontiguousarray(X)))}
 
@@ -34,6 +38,7 @@ class Values:
             step = self._makers[name]
             arrays = step.operation.plain_parameters().items()
             parameters = {key: torch.from_numpy(np.require(array, requirements=["C", "W"])) for key, array in arrays}
-            found = step.operation.reference(parameters, *map(self._tensor, step.inputs))
+            compute = step.operation.compute_on_cpu if self._served else step.operation.reference
+            found = compute(parameters, *map(self._tensor, step.inputs))
             self._found[name] = found
         return found

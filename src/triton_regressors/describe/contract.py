@@ -44,12 +44,16 @@ BRIEF_INPUTS = 6
 
 @dataclass(frozen=True)
 class Output:
-    """An output tensor, FP32 `[rows, width]`, and its difference from the estimator's own output at export."""
+    """An output tensor, FP32 `[rows, width]`, and its difference from the estimator's own output at export.
+
+    `rows` is the number of rows that were compared, None for all rows of the report.
+    """
 
     name: str
     width: int
     meaning: str
     parity: OutputParity
+    rows: int | None = None
 
     @property
     def shape(self) -> str:
@@ -106,8 +110,8 @@ class Contract:
         )
         if len(self.inputs) > len(some):
             lines.insert(len(some), f"  and {len(self.inputs) - len(some)} more inputs")
-        rows = f"{self.report.rows:,} rows from {self.report.rows_from}"
         for each in self.outputs:
+            rows = f"{each.rows or self.report.rows:,} rows from {self.report.rows_from}"
             error = f"{each.parity.max_error:.1e} standard deviations"
             lines.append(f"  parity  {each.name}: largest error {error} on {rows}")
         return "\n".join(lines)
@@ -226,7 +230,7 @@ def contract_of(
         document.provenance.class_.rpartition(".")[2],
         inputs_of(document),
         tuple(
-            Output(output, len(found.unit), _meaning(output, len(found.unit)), found)
+            Output(output, len(found.unit), _meaning(output, len(found.unit)), found, _rows(output, report))
             for output, found in document.parity.outputs.items()
         ),
         document.parity,
@@ -249,8 +253,13 @@ def contribution_sentences(report: ContributionsReport) -> list[str]:
     return [
         meaning(report.game, report.rows, report.links),
         "They say how the model came to its answer, and not what would happen if a column changed.",
-        f"In float64 they missed {' and '.join(compared)} standard deviations at most.",
+        f"In float64 those of {report.explained:,} rows missed {' and '.join(compared)} standard deviations at most.",
     ]
+
+
+def _rows(output: str, report: ContributionsReport | None) -> int | None:
+    """Return how many rows of an output were compared, if not all."""
+    return report.explained if report is not None and output == "contributions" else None
 
 
 def _meaning(output: str, width: int) -> str:
