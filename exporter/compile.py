@@ -14,6 +14,7 @@ from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_TOLERANCE, MIS
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.contributions.contributions import STAGE as EXPLAIN_STAGE
 from triton_regressors.exporter.contributions.contributions import THE_BACKGROUND, Question, find_contributions
+from triton_regressors.exporter.contributions.game import PATH
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.evidence import Terms, ask, compare, profile_of, report
 from triton_regressors.exporter.evidence.intervals import STAGE
@@ -118,7 +119,15 @@ def compile_estimator(
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:
         lowered = lower(
-            estimator, terms.sample, missing_strings, terms.ends, kept, types, round_everywhere, terms.polars
+            estimator,
+            terms.sample,
+            missing_strings,
+            terms.ends,
+            kept,
+            types,
+            round_everywhere,
+            terms.polars,
+            covers=contributions == PATH,
         )
         if columns is not None:
             check_count(columns, lowered.profile.n_features, estimator)

@@ -70,7 +70,6 @@ ROOMS = {
         "boosters": {"lowering", "errors"},
         "tracing": {"lowering"},
         "estimators": {"boosters", "passes", "lowering", "tracing", "errors"},
-        "contributions": set(),
         "evidence": {"boosters.fitted", "lowering", "errors"},
         "contributions": {"passes", "evidence", "lowering", "errors"},
         "files": {"boosters", "lowering", "errors"},

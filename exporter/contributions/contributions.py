@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.exporter.contributions.coalitions import shapley_values
+from triton_regressors.exporter.contributions.covers import covers_of
 from triton_regressors.exporter.contributions.game import BACKGROUND, GAMES, OUTPUT, Game, add_contributions
 from triton_regressors.exporter.contributions.margin import MARGIN
 from triton_regressors.exporter.contributions.players import players_of_inputs
@@ -21,7 +22,7 @@ from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.entry import ContributionsReport
 from triton_regressors.kernels.format.parity import units
 from triton_regressors.kernels.ops.games.coalitions import Coalitions
-from triton_regressors.kernels.plan.plan import Plan, Step
+from triton_regressors.kernels.plan.plan import Plan
 
 STAGE = "explain the answers"
 
@@ -123,11 +124,8 @@ def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: 
         if not len(background):
             raise ExportError(f"{THE_BACKGROUND} has no rows.")
 
-    def covers(step: Step) -> np.ndarray:
-        raise ExportError(f"the model does not hold the training covers of its trees; use '{BACKGROUND}'")
-
     players, columns = players_of_inputs(inputs), inputs.n_given
-    game = Game(plan, players, columns, background, covers)
+    game = Game(plan, players, columns, background, lambda step: covers_of(step, lowered))
     try:
         derived = game.contributions()
     except ExportError as error:

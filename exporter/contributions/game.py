@@ -14,6 +14,7 @@ The output is `[rows, targets · (columns + 1)]`, target after target; the base 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -21,7 +22,9 @@ import numpy as np
 from triton_regressors.exporter.contributions.coalitions import definition_weights
 from triton_regressors.exporter.contributions.margin import MARGIN, margin_of
 from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL, players_of_values
+from triton_regressors.exporter.contributions.points import point_contributions
 from triton_regressors.exporter.contributions.products import product_contributions
+from triton_regressors.exporter.contributions.trees import leaf_values, tree_contributions
 from triton_regressors.exporter.contributions.values import Values
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.passes.optimise import fuse
@@ -37,6 +40,10 @@ from triton_regressors.kernels.ops.games.coalitions import Coalitions
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
+from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
+from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
 OUTPUT = "contributions"
@@ -51,6 +58,11 @@ GAMES = (BACKGROUND, PATH)
 training rows (Lundberg et al., From local explanations to global understanding with explainable AI for trees, 2020)."""
 
 
+def no_covers(step: Step) -> np.ndarray:
+    """Raise `ExportError`: nobody knows the covers of trees."""
+    raise ExportError(f"the training covers of {step.output} are not known")
+
+
 class Game:
     """The terms of a plan's margin, and the steps that answer their contributions.
 
@@ -63,7 +75,7 @@ class Game:
         of_input: np.ndarray,
         columns: int,
         background: np.ndarray | None,
-        covers: Callable[[Step], np.ndarray] | None = None,
+        covers: Callable[[Step], np.ndarray] = no_covers,
     ) -> None:
         """Take a plan.
 
@@ -102,8 +114,10 @@ class Game:
             if weight is None:
                 continue
             several = (self._players[step.output] == SEVERAL)[:, None]
-            if isinstance(step.operation, Polynomial) and (weight * several).any():
-                self._add_products(step.operation, step.inputs[0], weight)
+            if isinstance(step.operation, Polynomial | SymmetricTrees | TreeEnsemble) and (
+                self._whose == PATH or (weight * several).any()
+            ):
+                self._back(step, weight)
                 continue
             self._add_alone(step.output, np.where(several, 0.0, weight), self._players[step.output])
             if (weight * several).any():
@@ -160,13 +174,22 @@ class Game:
 
     def _add_linear(self) -> None:
         """Add one map of all values of which the answer is a linear combination."""
-        if not self._linear and (self._intercept.any() or not self._parts):
-            self._contract(INPUT, np.zeros((self._plan.n_features, self._width)))
-        if not self._linear:
+        if not self._linear and self._parts and (not self._intercept.any() or self._add_to_trees()):
             return
+        if not self._linear:
+            self._contract(INPUT, np.zeros((self._plan.n_features, self._width)))
         names = tuple(self._linear)
         together = names[0] if len(names) == 1 else self._add(Concatenate(), *names)
         self._add_part(Affine(np.concatenate([self._linear[name] for name in names]), self._intercept), together)
+
+    def _add_to_trees(self) -> bool:
+        """Add the intercept, which is one of bases alone, to the base of trees; return whether there are some."""
+        for place, step in enumerate(self._steps):
+            if isinstance(step.operation, TreeContributions):
+                base = step.operation.base + self._intercept.reshape(self.targets, -1)[:, -1]
+                self._steps[place] = dataclasses.replace(step, operation=dataclasses.replace(step.operation, base=base))
+                return True
+        return False
 
     def _check_background(self) -> None:
         """Raise `ExportError` in the game that is not defined here."""
@@ -208,6 +231,12 @@ class Game:
                     self._constant += offset * weight.sum(axis=0)
             case Lookup(summed=True, function="identity"):
                 self._add_lookups(operation, first, weight)
+            case Polynomial():
+                self._add_products(operation, first, weight)
+            case SymmetricTrees(function="identity") | TreeEnsemble(function="identity"):
+                self._add_trees(step, weight)
+            case Pairwise():
+                self._add_points(step, weight)
             case _:
                 self._rest[step.output] = weight
 
@@ -222,6 +251,39 @@ class Game:
             own = np.zeros((len(players), self.targets))
             own[:, target] = 1.0
             self._add_alone(name, own, players)
+
+    def _add_trees(self, step: Step, weight: np.ndarray) -> None:
+        """Add trees, unless they read columns that have several players each."""
+        operation, (value,) = step.operation, step.inputs
+        assert isinstance(operation, SymmetricTrees | TreeEnsemble)
+        players = self._players[value]
+        if (players[operation.feature[operation.feature >= 0]] == SEVERAL).any():
+            self._rest[step.output] = weight
+            return
+        values, constant = leaf_values(operation, weight)
+        game = {"cover": self._covers(step)} if self._whose == PATH else {"background": self._values[value]}
+        try:
+            found = tree_contributions(operation, values, np.maximum(players, NOBODY), self._columns, **game)
+        except ExportError:  # leaves of too many columns
+            if self._whose == PATH or self._active > MOST_COLUMNS:
+                raise
+            self._rest[step.output] = weight
+        else:
+            self._constant += constant
+            self._add_part(found, value)
+
+    def _add_points(self, step: Step, weight: np.ndarray) -> None:
+        """Add functions of stored points, if they are products over columns that have one player each."""
+        self._check_background()
+        operation, (value,) = step.operation, step.inputs
+        assert isinstance(operation, Pairwise)
+        players, found = self._players[value], None
+        if (players != SEVERAL).all():
+            found = point_contributions(operation, weight, players, self._columns, self._values[value])
+        if found is None:
+            self._rest[step.output] = weight
+        else:
+            self._add_part(found, value)
 
     def _add_rest(self) -> None:
         """Add the terms that have no other form, by Shapley's definition over all coalitions."""
@@ -252,6 +314,11 @@ class Game:
             weight[0, target, target, -1] = 1.0
             weight[:, target, target, active] = definition_weights(taken)
         self._contract(value, weight.reshape(-1, self._width))
+
+    @property
+    def _active(self) -> int:
+        """The number of columns that are players."""
+        return len(set(self._players[INPUT].tolist()) - {NOBODY})
 
     def _maker(self, value: str) -> Operation:
         """Return the operation that makes a value of the margin's plan."""

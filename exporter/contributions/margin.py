@@ -35,8 +35,7 @@ def margin_of(plan: Plan, output: str = "y") -> tuple[Plan, tuple[str, ...]]:
         operation = steps[place].operation
         links = [*passed, operation.function]  # type: ignore[attr-defined]
         plain: Operation = dataclasses.replace(operation, function="identity")  # type: ignore[type-var]
-        before = f"{value}, {MARGIN}"
-        steps.append(Step(plain, steps[place].inputs, before))
+        steps[place], before = Step(plain, steps[place].inputs, value), value  # all that read it were left out
     found = Plan(plan.n_features, tuple(steps), {MARGIN: before}, plan.dtype)
     return found.with_steps(found.steps_for([MARGIN])), tuple(reversed(links))
 

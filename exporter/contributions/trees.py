@@ -33,6 +33,41 @@ PATTERNS_AT_ONCE = 2**22
 """The patterns of background rows that are counted together."""
 
 
+def leaf_values(operation: TreeEnsemble | SymmetricTrees, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what each leaf adds to weighted outputs, `[leaves, targets]`, and the constant beside the leaves.
+
+    `weight` is `[outputs of the operation, targets]`.
+    """
+    values = operation.values.astype(np.float64)
+    width = values.shape[1]
+    if isinstance(operation, SymmetricTrees):
+        trees, divisor, tree = (
+            len(operation.depth),
+            1.0,
+            np.repeat(np.arange(len(operation.depth)), 1 << operation.depth),
+        )
+    else:
+        trees, divisor, tree = len(operation.roots), operation.divisor, _tree_of_leaf(operation)
+        if operation.output == "leaves":
+            return weight, np.zeros(weight.shape[1])
+        if operation.output == "each":
+            return np.einsum("lw,lwt->lt", values, weight.reshape(trees, width, -1)[tree]), np.zeros(weight.shape[1])
+    group = np.zeros(trees, dtype=np.int64)
+    if len(operation.starts):
+        group = np.searchsorted(operation.starts, np.arange(trees), side="right") - 1
+    of_leaf = weight.reshape(-1, width, weight.shape[1])[group[tree]]  # [leaves, width, targets]
+    constant = operation.baseline.astype(np.float64) @ weight
+    return np.einsum("lw,lwt->lt", values, of_leaf) / divisor, constant / divisor
+
+
+def _tree_of_leaf(trees: TreeEnsemble) -> np.ndarray:
+    """Return the tree of each leaf, in the order of the leaves' values."""
+    node, order = np.flatnonzero(trees.feature < 0), np.argsort(trees.roots, kind="stable")
+    found = np.empty(len(node), dtype=np.int64)
+    found[trees.child[node]] = order[np.searchsorted(trees.roots[order], node, side="right") - 1]
+    return found
+
+
 def tree_contributions(
     operation: TreeEnsemble | SymmetricTrees,
     values: np.ndarray,

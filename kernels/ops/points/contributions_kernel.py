@@ -96,9 +96,7 @@ def parts_of_contributions_kernel(
             even, odd = node_weight * (up + down), node_weight * node * (up - down)
             for player in tl.range(PLAYERS):
                 delta = tl.load(delta_of + player * BLOCK)
-                integral = sum_of_fractions(
-                    even - odd * delta[None, :], 1.0 - node_square * (delta * delta)[None, :]
-                )
+                integral = sum_of_fractions(even - odd * delta[None, :], 1.0 - node_square * (delta * delta)[None, :])
                 gain = tl.load(gain_of + player * BLOCK) + half * delta * integral
                 tl.store(gain_of + player * BLOCK, gain)
         out = parts + (row * PARTS + part) * (PLAYERS * TARGETS)

@@ -14,7 +14,7 @@ over player p's columns, and `e_p` the background row's. The Shapley value is (O
 whose integrand has a degree below the number of players: a Gauss-Legendre quadrature of half as many nodes is exact.
 With `τ = 2 t − 1`, `δ = (a − e) / (a + e)` and `P(τ) = Π (1 + τ δ_q)` that is
 
-    φ_p = weight · Π (a_q + e_q) / 2 · δ_p · ½ ∫₋₁¹ 2 P(τ) / (1 + τ δ_p) dτ.
+    φ_p = weight · Π ((a_q + e_q) / 2) · δ_p ∫₋₁¹ P(τ) / (1 + τ δ_p) dτ.
 
 No denominator is near zero, since the nodes are inside the interval, and nodes `τ` and `−τ` share a division:
 `P(τ) / (1 + τ δ) + P(−τ) / (1 − τ δ) = (P(τ) + P(−τ) − τ δ (P(τ) − P(−τ))) / (1 − τ² δ²)`.
@@ -48,15 +48,15 @@ MOST_PLAYERS = 512
 """More players could make a product of `1 + τ δ` larger than float64 allows."""
 
 BLOCK_POINTS, WARPS = 128, 4
-PART_BACKGROUND = 16
+PART_BACKGROUND = 8
 """The most background rows of a part."""
 
-AT_ONCE = 3
-"""How many times as many programs run at once as `slots` says, which counts on all registers being taken."""
+AT_ONCE = 2
+"""How many times as many warps run at once as `slots` says: a thread takes half of the most registers."""
 
 BLOCK_SUMS = 128
 MOST_SUMS = 2**25
-"""Numbers of parts that are in memory at a time."""
+"""Sums of parts that are in memory at a time; a batch with more takes several launches."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,60 +181,68 @@ class PairwiseContributions(Operation):
         (x,), (points, targets), players = inputs, self.weight.shape, len(self._players)
         answer = torch.zeros(x.shape[0], targets, self.columns + 1, dtype=torch.float64)
         answer[..., -1] = self._base
-        size = max(TILE_ELEMENTS // (self._nodes.shape[1] * points), 1)
+        at_once = min(-(-TILE_ELEMENTS // (self._nodes.shape[1] * points)), len(self.background))
+        size = max(TILE_ELEMENTS // (self._nodes.shape[1] * points * at_once), 1)
         for start in range(0, x.shape[0], size):  # no bit depends on the number of rows: each operation is of elements
             a = self._factors(x[start : start + size])
             gains = torch.zeros_like(a)
-            for e in self._of_background:
-                self._add_gains(a, e, gains)
+            for some in self._of_background.split(at_once):
+                for gain in self._gains(a[:, None], some).unbind(1):
+                    gains += gain
             sums = product(gains.view(-1, points), self._mean_weight).view(-1, players, targets)
             answer[start : start + size, :, torch.from_numpy(self._players)] = sums.mT
         return answer.flatten(1)
 
-    def _add_gains(self, a: torch.Tensor, e: torch.Tensor, gains: torch.Tensor) -> None:
-        """Add the Shapley values of each point's function against one background row, without its weight.
+    def _gains(self, a: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+        """Return the Shapley values of each point's function, without its weight, `[rows, B, players, points]`.
 
         Args:
-            a: the rows' factors, `[rows, players, points]`.
-            e: the background row's, `[players, points]`.
-            gains: the sums, `[rows, players, points]`.
+            a: the rows' factors, `[rows, 1, players, points]`.
+            e: those of some background rows, `[B, players, points]`.
         """
-        node, node_weight = (torch.from_numpy(each)[:, None, None] for each in self._nodes)
+        node, node_weight = (torch.from_numpy(each)[:, None, None, None] for each in self._nodes)
         total = a + e
-        delta = (a - e).div_(torch.where(total < TINY.value, 1.0, total)).unbind(1)
-        total.mul_(0.5)
-        half = total[:, 0].clone()
-        for each in total.unbind(1)[1:]:
-            half.mul_(each)
+        gains = (a - e).div_(torch.where(total < TINY.value, 1.0, total))
+        delta, (half, *others) = gains.unbind(2), total.mul_(0.5).unbind(2)
+        for other in others:
+            half *= other
         up = torch.ones(len(node), *half.shape, dtype=torch.float64)
         down = torch.ones_like(up)
         for each in delta:
             step = node * each
-            up.mul_(1.0 + step)
-            down.mul_(1.0 - step)
+            up *= 1.0 + step
+            down *= 1.0 - step
         even, odd = node_weight * (up + down), node_weight * node * (up - down)
-        for player, each in enumerate(delta):
+        for each in delta:
             step = node * each
-            fraction = torch.div(even - odd * each, 1.0 - step.mul_(step))
-            integral = fraction[0]
-            for other in fraction[1:]:
+            integral, *more = torch.div(even - odd * each, 1.0 - step * step).unbind(0)
+            for other in more:
                 integral += other
-            gains[:, player] += integral.mul_(each).mul_(half)
+            each *= integral
+            each *= half
+        return gains
 
     def launches(self, inputs: int) -> int:
         return 2
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), (points, targets), players = inputs, self.weight.shape, len(self._players)
-        of_parts = {"parts", "player_of", "base"}
-        background, device = len(self.background), x.device
-        parts = triton.cdiv(points, BLOCK_POINTS) * triton.cdiv(background, self._part_background)
+        (points, targets), players = self.weight.shape, len(self._players)
+        parts = triton.cdiv(points, BLOCK_POINTS) * triton.cdiv(len(self.background), self._part_background)
+        at_once = max(MOST_SUMS // (parts * players * targets) // 16 * 16, 16)  # tensors stay aligned
+        for start in range(0, rows, at_once):
+            some = slice(start, start + at_once)
+            self._launch_some(parameters, inputs[0][some], output[some], min(rows - start, at_once), parts)
+
+    def _launch_some(
+        self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, parts: int
+    ) -> None:
+        (points, targets), players, device = self.weight.shape, len(self._players), x.device
         programs = min(rows * parts, AT_ONCE * slots(device) // WARPS)
         scratch = torch.empty(programs * 3 * players * BLOCK_POINTS, dtype=torch.float64, device=device)
         sums = torch.empty(rows * parts * players * targets, dtype=torch.float64, device=device)
         parts_of_contributions_kernel[(programs,)](
             x=x,
-            **{name: tensor for name, tensor in parameters.items() if name not in of_parts},
+            **{name: tensor for name, tensor in parameters.items() if name not in ("player_of", "base")},
             scratch=scratch,
             parts=sums,
             rows=rows,
@@ -242,7 +250,7 @@ class PairwiseContributions(Operation):
             POINTS=points,
             PLAYERS=players,
             TARGETS=targets,
-            BACKGROUND=background,
+            BACKGROUND=len(self.background),
             PART_BACKGROUND=self._part_background,
             PARTS=parts,
             MANHATTAN=self.metric == "manhattan",
@@ -250,8 +258,7 @@ class PairwiseContributions(Operation):
             BLOCK=BLOCK_POINTS,
             num_warps=WARPS,
         )
-        width = self.output_width()
-        sums_of_contributions_kernel[(rows, triton.cdiv(width, BLOCK_SUMS))](
+        sums_of_contributions_kernel[(rows, triton.cdiv(output.shape[1], BLOCK_SUMS))](
             parts=sums,
             player_of=parameters["player_of"],
             base=parameters["base"],

@@ -1,5 +1,7 @@
 """Models that are read some rounds at a time are those that are read at once."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,13 +18,19 @@ from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL
 NAMES = [name for name, case in CASES.items() if library_of(case.estimator) in ("xgboost", "lightgbm")]
 
 
+def tensors(estimator: Any, rows: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of the lowered plan, and the covers of its trees."""
+    lowered = lower(estimator, rows, covers=True)
+    return {**lowered.plan.to_tensors(), **lowered.covers}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_in_parts_is_the_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     estimator, rows = CASES[name].fitted()
-    whole = lower(estimator, rows).plan.to_tensors()
+    whole = tensors(estimator, rows)
     monkeypatch.setattr(parts, "FIRST_ROUNDS", 3)
     monkeypatch.setattr(parts, "PART_BYTES", 1)
-    found = lower(estimator, rows).plan.to_tensors()
+    found = tensors(estimator, rows)
     assert found.keys() == whole.keys()
     for field, array in whole.items():
         assert found[field].dtype == array.dtype

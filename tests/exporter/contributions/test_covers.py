@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import shap
 from catboost import CatBoostRegressor, Pool
 from lightgbm import LGBMRegressor
 from quantile_forest import RandomForestQuantileRegressor
@@ -107,7 +106,7 @@ def test_covers_are_the_weights_of_the_training_rows_that_reach_a_node(name: str
 
 
 def by_shap(estimator: Any) -> np.ndarray:
-    explainer = shap.TreeExplainer(estimator)
+    explainer = pytest.importorskip("shap").TreeExplainer(estimator)
     values, base = explainer.shap_values(NEW), np.atleast_1d(explainer.expected_value)
     values = values.reshape(len(NEW), COLUMNS, -1).transpose(0, 2, 1)
     return np.concatenate([values, np.broadcast_to(base[:, None], (len(NEW), len(base), 1))], axis=2)

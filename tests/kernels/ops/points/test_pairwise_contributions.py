@@ -12,6 +12,7 @@ import torch
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_pairwise import contributions
 from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.points import pairwise_contributions
 from triton_regressors.kernels.ops.points.pairwise_contributions import MOST_PLAYERS, PairwiseContributions
 
 
@@ -38,6 +39,13 @@ def values(op: PairwiseContributions, x: np.ndarray) -> np.ndarray:
     d = ((x.astype(np.float64) - op.shift) * op.factor)[:, None] - op.points
     found: np.ndarray = np.exp(-(d**2).sum(axis=2)) @ op.weight
     return found
+
+
+def test_a_batch_in_several_launches_has_the_same_bits(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, x = contributions([0, 1, 1], 2, 20, 9), inputs_for([3], 40)
+    whole = run_kernel(op, x, device)
+    monkeypatch.setattr(pairwise_contributions, "MOST_SUMS", 1)
+    assert run_kernel(op, x, device).tobytes() == whole.tobytes()
 
 
 def test_more_players_than_a_product_allows_are_refused() -> None:
