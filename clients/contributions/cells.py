@@ -10,6 +10,8 @@ import numpy as np
 from triton_regressors.contribution_game import Game
 from triton_regressors.tables import frames
 
+_DECODED = np.frompyfunc(lambda cell: cell.decode() if isinstance(cell, bytes) else cell, 1, 1)
+
 
 def cells_of(
     X: Any, game: Game, names: Mapping[str, tuple[str, ...]], dates: Mapping[str, tuple[int, ...]]
@@ -41,7 +43,7 @@ def cells_of(
         for place in dates.get(tensor, ()) if given.dtype.kind == "i" else ():
             found[:, place] = _datetimes(given[:, place])
         if given.dtype.kind in "OS":
-            found[:] = [[cell.decode() if isinstance(cell, bytes) else cell for cell in row] for row in found]
+            found = np.asarray(_DECODED(found))
         cells[:, list(places)] = found
     return cells
 
