@@ -157,7 +157,7 @@ class Session:
         for port, free in zip(PORTS, self._ports, strict=True):
             code = re.sub(rf"(?<=[:=]){port}\b", str(free), code)
         code = re.sub(
-            r"(triton-regressors (?:predict|verify))(?!.*--url)", rf"\1 --url 127.0.0.1:{self._ports[0]}", code
+            r"(triton-regressors (?:predict|explain|verify))(?!.*--url)", rf"\1 --url 127.0.0.1:{self._ports[0]}", code
         )
         if block.language == "python":
             failed, printed = self._ask_python(code)

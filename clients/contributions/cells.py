@@ -10,6 +10,8 @@ import numpy as np
 from triton_regressors.contribution_game import Game
 from triton_regressors.tables import frames
 
+_DECODED = np.frompyfunc(lambda cell: cell.decode() if isinstance(cell, bytes) else cell, 1, 1)
+
 
 def cells_of(
     X: Any, game: Game, names: Mapping[str, tuple[str, ...]], dates: Mapping[str, tuple[int, ...]]
@@ -36,11 +38,13 @@ def cells_of(
         part = X[tensor]
         if frames.has_names(part) and names.get(tensor):
             part = _of_table(part, names[tensor])
+        given = np.asarray(part)
         found = np.array(part, dtype=object)
-        for place in dates.get(tensor, ()) if np.asarray(part).dtype.kind == "i" else ():
-            found[:, place] = _datetimes(np.asarray(part)[:, place])
-        for place, column in enumerate(places):
-            cells[:, column] = [cell.decode() if isinstance(cell, bytes) else cell for cell in found[:, place]]
+        for place in dates.get(tensor, ()) if given.dtype.kind == "i" else ():
+            found[:, place] = _datetimes(given[:, place])
+        if given.dtype.kind in "OS":
+            found = np.asarray(_DECODED(found))
+        cells[:, list(places)] = found
     return cells
 
 
@@ -51,8 +55,10 @@ def _datetimes(nanoseconds: np.ndarray) -> np.ndarray:
 
 def _of_table(table: Any, columns: tuple[str, ...]) -> np.ndarray:
     """Return the named columns of a DataFrame; None for each cell of a column that it lacks."""
+    there = [place for place, name in enumerate(columns) if name in table.columns]
+    found = table[[columns[place] for place in there]].to_numpy(dtype=object)
+    if len(there) == len(columns):
+        return np.asarray(found)
     cells = np.full((len(table), len(columns)), None, dtype=object)
-    for place, name in enumerate(columns):
-        if name in table.columns:
-            cells[:, place] = table[name].to_numpy(dtype=object)
+    cells[:, there] = found
     return cells

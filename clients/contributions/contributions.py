@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from triton_regressors.clients.contributions.page import fragment
-from triton_regressors.clients.contributions.target import Target, cell_numbers
+from triton_regressors.clients.contributions.target import Target, cell_numbers, plain
 from triton_regressors.clients.contributions.text import mean_lines, row_lines
 from triton_regressors.clients.errors import ServerFault
 from triton_regressors.contribution_game import OUTPUT, Game
@@ -95,12 +95,12 @@ class Contributions:
 
     def targets(self) -> list[Target]:
         """Return the contributions to each target alone."""
-        several = self.values.ndim == 3
+        several, names = self.values.ndim == 3, tuple(map(plain, self.columns))
         places: list[Any] = [(..., target) for target in range(self.values.shape[2])] if several else [...]
         return [
             Target(
                 f"y_{number}" if several else "y",
-                self.columns,
+                names,
                 self.values[place],
                 self.base_values[place],
                 self.predictions[place],

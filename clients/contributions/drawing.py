@@ -7,8 +7,9 @@ stand for positive and negative, or for large and small cells; the forms of the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from html import escape
+from html import escape, unescape
 
 import numpy as np
 
@@ -20,10 +21,12 @@ WIDTH, LEFT, RIGHT, LINE, HEAD = 720, 250, 690, 26, 30
 """Pixels: the width, the columns' chart from left to right, a column's height, and the height above the first."""
 MOST = 15
 """The number of lines; the columns beyond are one sum."""
-NAME = 34
+SHORT, NAME, CHARACTER, GAP = 12, 34, 8, 12
+"""The characters of a line's name that have room at least and at most, the pixels of one, and those behind the name."""
 DOTS = 1000
 """The most rows of a beeswarm; of more rows, as many are shown, at equal distances."""
 BINS, RADIUS = 110, 2.2
+_NAMED = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 PERCENTILES = (5, 95)
 """The cells that have the colours of the smallest and the largest ones; a column's extremes would hide the others."""
 
@@ -166,8 +169,9 @@ def _guide(x: float, place: int) -> str:
 
 
 def _line_name(place: int, name: str) -> str:
+    """Return the name of a line to the left of its bar; a long one is cut, and whole where a mouse rests on it."""
     short = name if len(name) <= NAME else f"{name[: NAME - 1]}…"
-    return f"<g><title>{escape(name)}</title>{_text(LEFT - 12, place, short, 'end')}</g>"
+    return f"<g><title>{escape(name)}</title>{_text(LEFT - GAP, place, short, 'end')}</g>"
 
 
 def _text(x: float, place: int, words: str, anchor: str = "start") -> str:
@@ -175,10 +179,12 @@ def _text(x: float, place: int, words: str, anchor: str = "start") -> str:
 
 
 def _svg(drawn: Sequence[str], lines: int, title: str) -> str:
-    """Return an `<svg>` element of some lines below its title."""
+    """Return an `<svg>` element of some lines below its title; it begins where the longest name does."""
     height = HEAD + LINE * lines + 4
+    longest = max(len(unescape(name)) for part in drawn for name in _NAMED.findall(part))
+    first = max(LEFT - GAP - CHARACTER * min(max(longest, SHORT), NAME), 0)
     return (
-        f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {WIDTH} {height}" fill="currentColor" '
-        f'font-family="system-ui, DejaVu Sans, sans-serif" font-size="12">'
-        f'<text x="0" y="14" font-weight="600">{escape(title)}</text>{"".join(drawn)}</svg>'
+        f'<svg role="img" aria-label="{escape(title)}" viewBox="{first} 0 {WIDTH - first} {height}" '
+        f'fill="currentColor" font-family="system-ui, DejaVu Sans, sans-serif" font-size="12">'
+        f'<text x="{first}" y="14" font-weight="600">{escape(title)}</text>{"".join(drawn)}</svg>'
     )

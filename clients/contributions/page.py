@@ -11,6 +11,12 @@ from triton_regressors.clients.contributions.target import Target
 from triton_regressors.clients.errors import RowsError
 from triton_regressors.clients.page import page
 
+STYLE = """
+figure { overflow-x: auto; }
+figure svg { min-width: 34rem; }
+"""
+"""A telephone shows a part of a chart at a time, in letters that can be read."""
+
 CAUSES = "Contributions say how the model came to its answer. They do not say what would happen if a column changed."
 
 
@@ -34,7 +40,7 @@ def html_page(model: str, version: str, meaning: str, targets: Sequence[Target])
             means = "The mean size of a column's contributions, whichever their sign."
             sections += [f"<h2>Many rows: {escape(target.name)}</h2>", _figure(beeswarm(target), told)]
             sections += [f"<h2>Columns: {escape(target.name)}</h2>", _figure(bars(target), means)]
-    return page(f"Contributions of {model}", sections)
+    return page(f"Contributions of {model}", sections, STYLE)
 
 
 def write_page(path: Path, model: str, version: str, meaning: str, targets: Sequence[Target]) -> None:

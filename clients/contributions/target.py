@@ -71,12 +71,17 @@ def signed(value: float) -> str:
     return f"{value:+.3g}".replace("-", "−") if value else "0"
 
 
+def plain(text: str) -> str:
+    """Return a text in one line, without characters that a terminal or a page takes for something else."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def shown_cell(cell: Any) -> str:
     """Return a cell in few characters."""
     if missing(cell):
         return "missing"
     text = f"{cell:.4g}" if isinstance(cell, (float, np.floating)) else str(cell)
-    text = text.removesuffix(" 00:00:00")
+    text = plain(text.removesuffix(" 00:00:00"))
     return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
 
 

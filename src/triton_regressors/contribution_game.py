@@ -9,8 +9,10 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from triton_regressors.kernels.entry import Document
+if TYPE_CHECKING:
+    from triton_regressors.kernels.entry import Document
 
 OUTPUT = "contributions"
 """Name of the output, FP32 `[rows, targets · (columns + 1)]`: target after target, and of each target the base last."""

@@ -121,6 +121,14 @@ def test_text_has_bars_on_two_sides(target: Target) -> None:
     ]
 
 
+def test_names_and_cells_stay_in_their_line() -> None:
+    found = contributions()
+    found.data[0, 1] = "a\x1b[31m\nb"
+    odd = replace(found, told=replace(found.told, columns=("a\nge", "ci\x1bty", "size")))
+    assert len(str(odd).splitlines()) == len(str(found).splitlines())
+    assert not any("\x1b" in each for each in (str(odd), odd._repr_html_()))
+
+
 def test_a_notebook_shows_the_waterfall() -> None:
     shown = contributions()._repr_html_()
     assert shown.count("<svg") == 2
