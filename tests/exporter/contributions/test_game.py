@@ -7,8 +7,16 @@ import pandas as pd
 import pytest
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import BaggingRegressor, StackingRegressor, VotingRegressor
+from sklearn.ensemble import (
+    BaggingRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+    StackingRegressor,
+    VotingRegressor,
+)
 from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.impute import SimpleImputer
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import PoissonRegressor, Ridge
@@ -24,6 +32,8 @@ from sklearn.preprocessing import (
     StandardScaler,
     TargetEncoder,
 )
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
 
 from triton_regressors.exporter.contributions.coalitions import definition_weights, shapley_values
 from triton_regressors.exporter.contributions.game import OUTPUT, Game
@@ -65,11 +75,38 @@ CLOSED: dict[str, tuple[Any, np.ndarray, set[str]]] = {
     "bags": (BaggingRegressor(Ridge(), 3, max_features=0.6, random_state=0), Y, {"affine"}),
     "votes": (voting(), Y, {"polynomial", "affine", "concatenate"}),
     "stack": (StackingRegressor([("a", Ridge()), ("b", Ridge(10.0))], final_estimator=Ridge()), Y, {"affine"}),
+    "forest of two targets": (RandomForestRegressor(3, max_depth=4, random_state=0), TWO, {"tree_contributions"}),
+    "boosted link": (
+        make_pipeline(StandardScaler(), HistGradientBoostingRegressor(loss="poisson", max_iter=5)),
+        Y**2,
+        {"scale", "tree_contributions"},
+    ),
+    "bags of trees": (
+        BaggingRegressor(DecisionTreeRegressor(max_depth=3), 3, max_features=0.6, random_state=0),
+        Y,
+        {"tree_contributions"},
+    ),
+    "bins before trees": (
+        make_pipeline(KBinsDiscretizer(4), GradientBoostingRegressor(n_estimators=4)),
+        Y,
+        {"piecewise", "tree_contributions"},
+    ),
+    "process": (
+        GaussianProcessRegressor(alpha=0.1, normalize_y=True),
+        Y,
+        {"pairwise_contributions", "affine", "combine"},
+    ),
+    "votes of a line, trees and points": (
+        VotingRegressor([("line", Ridge()), ("trees", GradientBoostingRegressor(n_estimators=3)), ("points", SVR())]),
+        Y,
+        {"pairwise_contributions", "tree_contributions", "affine", "combine"},
+    ),
 }
 DEFINED: dict[str, tuple[Any, np.ndarray]] = {
     "network": (MLPRegressor(hidden_layer_sizes=(6,), max_iter=50, random_state=0), Y),
     "neighbours": (KNeighborsRegressor(3), Y),
-    "process of two targets": (GaussianProcessRegressor(alpha=0.1), TWO),
+    "process of two targets": (GaussianProcessRegressor(Matern(nu=1.5), alpha=0.1), TWO),
+    "components before trees": (make_pipeline(PCA(2), GradientBoostingRegressor(n_estimators=3)), Y),
     "votes of a line and links": (VotingRegressor([("line", Ridge()), ("link", PoissonRegressor())]), Y**2),
 }
 

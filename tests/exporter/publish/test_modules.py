@@ -37,7 +37,7 @@ EXAMPLES = {op.kind(): name for name, (op, _) in reversed(OPERATIONS.items())}
 
 QUOTING = Path("serving/quoting.py")
 
-OF_OTHERS = {family: {"linear"} for family in ("neighbors", "networks", "points")}
+OF_OTHERS = {family: {"linear"} for family in ("neighbors", "networks", "points", "games")}
 """The families whose modules a family takes."""
 
 

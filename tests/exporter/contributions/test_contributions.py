@@ -1,0 +1,107 @@
+"""The export with contributions: its arguments, its evidence and its entry."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import shap
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from xgboost import DMatrix, XGBRegressor
+
+import triton_regressors as tr
+from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.entry import read_document
+from triton_regressors.model_config import from_pbtxt
+
+rng = np.random.default_rng(0)
+TABLE = pd.DataFrame(rng.standard_normal((90, 3)), columns=["size", "age", "rooms"]).assign(kind=list("abc") * 30)
+Y = TABLE["size"] * TABLE["age"] + TABLE["kind"].map({"a": 1, "b": 2, "c": 4}) + TABLE["rooms"]
+
+
+def encoded(*last: Any) -> Any:
+    return make_pipeline(make_column_transformer((OneHotEncoder(), ["kind"]), remainder=StandardScaler()), *last)
+
+
+def test_an_entry_answers_contributions_only_when_asked(tmp_path: Path) -> None:
+    model = encoded(GradientBoostingRegressor(n_estimators=20)).fit(TABLE, Y)
+    plain = tr.export(model, tmp_path, name="plain", sample=TABLE).compilation.plan
+    done = tr.export(model, tmp_path, name="reasons", sample=TABLE, contributions="background", background=TABLE[:20])
+    plan = done.compilation.plan
+    assert plan.outputs["y"] == plain.outputs["y"]
+    assert [step.operation.kind() for step in plan.steps_for(["y"])] == [
+        step.operation.kind() for step in plain.steps_for(["y"])
+    ]
+    loaded, alone = tr.load(tmp_path / "reasons"), tr.load(tmp_path / "plain")
+    answered = loaded.infer(TABLE, outputs=("y", "contributions"))
+    assert answered["y"].tobytes() == alone.infer(TABLE)["y"].tobytes()
+    assert answered["contributions"].shape == (90, 5)
+    np.testing.assert_allclose(answered["contributions"].sum(axis=1), model.predict(TABLE), atol=2e-6)
+    coded = TABLE.assign(kind=TABLE["kind"].map({"a": 0, "b": 1, "c": 2})).to_numpy(float)  # shap subtracts cells
+
+    def predict(cells: np.ndarray) -> np.ndarray:
+        table = pd.DataFrame(cells, columns=TABLE.columns)
+        return np.asarray(model.predict(table.assign(kind=np.array(list("abc"))[cells[:, 3].astype(int)])))
+
+    expected = shap.ExactExplainer(predict, shap.maskers.Independent(coded[:20], max_samples=20))(coded[:5])
+    np.testing.assert_allclose(answered["contributions"][:5, :-1], expected.values, atol=2e-6)
+    np.testing.assert_allclose(answered["contributions"][:5, -1], expected.base_values, atol=2e-6)
+    for rows in (1, 7):
+        some = loaded.infer(TABLE[:rows], outputs=("contributions",))["contributions"]
+        assert some.tobytes() == answered["contributions"][:rows].tobytes()
+
+
+def test_the_record_tells_the_game_and_the_evidence(tmp_path: Path) -> None:
+    model = encoded(Ridge()).fit(TABLE, Y)
+    done = tr.export(model, tmp_path, name="line", sample=TABLE, contributions="background")
+    report = read_document(done.entry.version_directory).contributions
+    assert report is not None
+    assert (report.game, report.rows, report.links, report.explained) == ("background", 90, (), 64)
+    assert report.additivity < 1e-12
+    assert report.definition is not None
+    assert report.definition < 1e-12
+    assert "64 rows from the given sample" in done.contract.brief()
+
+
+def test_path_is_what_xgboost_returns(tmp_path: Path) -> None:
+    X = TABLE[["size", "age", "rooms"]]
+    model = XGBRegressor(n_estimators=20, max_depth=4).fit(X, Y)
+    tr.export(model, tmp_path, name="boosted", contributions="path")
+    found = tr.load(tmp_path / "boosted").infer(X, outputs=("contributions",))["contributions"]
+    np.testing.assert_allclose(found, model.get_booster().predict(DMatrix(X), pred_contribs=True), atol=2e-5)
+
+
+def test_batches_of_costly_explanations_have_fewer_rows(tmp_path: Path) -> None:
+    X = rng.standard_normal((200, 9))
+    model = MLPRegressor(hidden_layer_sizes=(4,), max_iter=20).fit(X, X[:, 0])
+    done = tr.export(model, tmp_path, name="net", sample=X, contributions="background", background=X[:100])
+    config = from_pbtxt((done.entry.directory / "config.pbtxt").read_text())
+    assert config.max_batch_size == 2**24 // (2**9 * 100)
+    report = done.compilation.contributions
+    assert report is not None
+    assert report.explained == 2**18 // (2**9 * 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"contributions": "shap"}, "contributions must be one of background, path, not 'shap'"),
+        ({"contributions": "background"}, "give background, rows as predict takes them, or a sample"),
+        ({"background": TABLE}, 'background goes with contributions="background"'),
+        ({"contributions": "path", "background": TABLE}, "background goes with .*, not 'path'"),
+        ({"contributions": "path"}, "Cannot export Pipeline with contributions: the game 'path' is defined for trees"),
+        ({"contributions": "background", "background": TABLE[:0]}, "The background"),
+        ({"contributions": "background", "background": TABLE[["size"]]}, "background"),
+    ],
+)
+def test_arguments_that_misfit_are_refused(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    model = encoded(Ridge()).fit(TABLE, Y)
+    with pytest.raises(ExportError, match=message):
+        tr.export(model, tmp_path, name="line", **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "line").exists()
