@@ -23,6 +23,7 @@ BENCHMARKS = (
     "gpu.unlike_rows",
     "gpu.host_to_host",
     "gpu.fleets",
+    "gpu.contributions",
     "cpu.in_process",
     "cpu.own_code",
     "cpu.scoring",
