@@ -250,7 +250,8 @@ def test_categories_and_missing_numbers(device: torch.device) -> None:
 
 def test_catboost_has_the_same_answers(device: torch.device) -> None:
     X, y = drawn(300)
-    model = CatBoostRegressor(iterations=10, depth=4, verbose=0, random_seed=0, thread_count=1, allow_writing_files=False).fit(X, y)
+    options = {"verbose": 0, "random_seed": 0, "thread_count": 1, "allow_writing_files": False}
+    model = CatBoostRegressor(iterations=10, depth=4, **options).fit(X, y)
     op = trees_of(model)
     assert isinstance(op, SymmetricTrees)
     weights = np.array(model.get_leaf_weights(), dtype=float)
