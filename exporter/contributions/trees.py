@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.ops.trees.leaf_patterns import MET_BY_MISSING, Terms
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT, leaf_starts
+from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.shapley_tables import MOST_PLAYERS
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import (
     LARGEST_TABLE,
-    MET_BY_MISSING,
-    Terms,
     TreeContributions,
 )
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
@@ -41,7 +41,7 @@ def tree_contributions(
     *,
     background: np.ndarray | None = None,
     cover: np.ndarray | None = None,
-) -> TreeContributions:
+) -> TreeContributions | PathContributions:
     """Return the operation that answers the Shapley values of a table's columns for the sum of trees.
 
     A constant has the same value in all rows. In the interventional game it keeps the one of each background row, and
@@ -68,34 +68,47 @@ def tree_contributions(
     assert (background is None) != (cover is None)
     trees, cover = (operation, cover) if isinstance(operation, TreeEnsemble) else _as_nodes(operation, cover)
     conditions = _conditions(trees, np.where(players < 0, columns, players), cover)
-    leaf, player, own = conditions.leaf, conditions.player, conditions.player < columns
-    depth = np.bincount(leaf[conditions.first & own], minlength=len(values))
-    _check_size(depth, values.shape[1])
+    named = conditions.first & (conditions.player < columns)
+    depth = np.bincount(conditions.leaf[named], minlength=len(values))
     if background is not None:
+        _check_tables(depth, values.shape[1])
         chance, starts = _of_rows(conditions, depth, background)
+        base = chance[starts[:-1]] @ values
     else:
-        chance, starts = _of_covers(conditions, depth, columns)
+        share, constant = _shares(conditions, depth, columns)
+        base = (constant * share.prod(axis=1)) @ values
     centred = values - _middles(trees, values)  # a number that all leaves of a tree have is no player's
     kept = np.flatnonzero((depth > 0) & centred.any(axis=1))
     kept = kept[np.argsort(depth[kept], kind="stable")]
-    asked, named, used = _shape(conditions, kept, depth, columns)
-    return TreeContributions(
-        feature=conditions.feature[used],
-        lower=conditions.lower[used],
-        upper=conditions.upper[used],
-        flags=conditions.flags[used],
-        player=player[used].astype(np.int32),
-        sets=conditions.sets,
-        asked=asked,
-        players=named,
-        chance=np.concatenate(
-            [np.zeros(0), *(chance[starts[each] : starts[each] + (1 << depth[each])] for each in kept)]
-        ),
-        values=centred[kept],
-        base=chance[starts[:-1]] @ values,
-        columns=columns,
-        rounding=trees.rounding,
-    )
+    asked, players, used = _shape(conditions, kept, depth, columns)
+    own = depth[kept]
+    leaves = {
+        "feature": conditions.feature[used],
+        "lower": conditions.lower[used],
+        "upper": conditions.upper[used],
+        "flags": conditions.flags[used],
+        "player": conditions.player[used].astype(np.int32),
+        "sets": conditions.sets,
+        "asked": asked,
+        "players": players,
+        "values": centred[kept],
+        "base": base,
+        "columns": columns,
+        "rounding": trees.rounding,
+    }
+    if background is not None:
+        parts = [chance[first : first + (1 << number)] for first, number in zip(starts[kept], own, strict=True)]
+        return TreeContributions(**leaves, chance=np.concatenate([np.zeros(0), *parts]))
+    share, leaves["values"] = share[kept, : players.shape[1]], leaves["values"] * constant[kept, None]
+    if not _fault(own, values.shape[1]):
+        return TreeContributions(**leaves, chance=_chances(share, own))
+    if own.max() > PathContributions.MOST:
+        raise ExportError(
+            f"A leaf of the trees depends on {own.max()} columns; contributions are answered for at most "
+            f"{PathContributions.MOST}."
+        )
+    points, weights = np.polynomial.legendre.leggauss(-(-int(own.max()) // 2))
+    return PathContributions(**leaves, share=share, points=(points + 1) / 2, weights=weights / 2)
 
 
 class _Conditions(NamedTuple):
@@ -132,7 +145,7 @@ def _conditions(trees: TreeEnsemble, players: np.ndarray, cover: np.ndarray | No
     share = np.ones(len(node))
     if cover is not None:
         whole = cover[node]
-        share = np.where(whole > 0, cover[child] / np.where(whole > 0, whole, 1.0), 0.5)
+        share = np.minimum(np.where(whole > 0, cover[child] / np.where(whole > 0, whole, 1.0), 0.5), 1.0)
     lower, upper, met, share = (
         how.reduceat(each, starts) if len(starts) else each
         for how, each in ((np.fmax, lower), (np.minimum, upper), (np.logical_and, by_missing), (np.multiply, share))
@@ -178,20 +191,25 @@ def _changes(*keys: np.ndarray) -> np.ndarray:
     return changes
 
 
-def _check_size(depth: np.ndarray, targets: int) -> None:
-    """Raise `ExportError` if leaves of so many players are too many."""
+def _check_tables(depth: np.ndarray, targets: int) -> None:
+    """Raise `ExportError` if tables of leaves of so many players are too large."""
+    fault = _fault(depth, targets)
+    if fault:
+        raise ExportError(f"{fault} Limit the depth of the trees, or choose the path-dependent game.")
+
+
+def _fault(depth: np.ndarray, targets: int) -> str:
+    """Return why there can be no tables of leaves of so many players, or nothing if there can."""
     most = int(depth.max(initial=0))
     if most > MOST_PLAYERS:
-        raise ExportError(
-            f"A leaf of the trees depends on {most} columns; contributions are answered for at most {MOST_PLAYERS}. "
-            "Limit the depth of the trees."
-        )
+        return f"A leaf of the trees depends on {most} columns; with a background it may depend on {MOST_PLAYERS}."
     size = 8 * targets * most * int((1 << depth).sum())
     if size > LARGEST_TABLE:
-        raise ExportError(
+        return (
             f"The contributions of {len(depth):,} leaves of up to {most} columns would take {size / 2**30:.1f} GiB; "
-            f"the most is {LARGEST_TABLE / 2**30:g} GiB. Limit the depth or the number of the trees."
+            f"the most is {LARGEST_TABLE / 2**30:g} GiB."
         )
+    return ""
 
 
 def _of_rows(conditions: _Conditions, depth: np.ndarray, background: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -220,26 +238,30 @@ def _of_rows(conditions: _Conditions, depth: np.ndarray, background: np.ndarray)
     return counts / len(background), starts
 
 
-def _of_covers(conditions: _Conditions, depth: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probability of each pattern of independent players, and the start of each leaf's."""
-    starts = np.append(0, np.cumsum(1 << depth))
-    chance = np.ones(starts[-1])
-    if not len(conditions.leaf):
-        return chance, starts
+def _shares(conditions: _Conditions, depth: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of the training weight that meets each player of a leaf, and that which meets the constants.
+
+    The shares are `[leaves, most players]`, 1 past a leaf's last player; those of the constants are `[leaves]`.
+    """
+    share, constant = np.ones((len(depth), int(depth.max(initial=0)))), np.ones(len(depth))
     begin = np.flatnonzero(conditions.first)
-    share = np.multiply.reduceat(conditions.share, begin)  # of a leaf and player
-    leaf, slot, own = conditions.leaf[begin], conditions.slot[begin], conditions.player[begin] < columns
-    table = np.ones((len(depth), max(int(slot.max()) + 1, 1)))
-    table[leaf[own], slot[own]] = share[own]
-    constant = np.ones(len(depth))
-    constant[leaf[~own]] = share[~own]
+    if len(begin):
+        product = np.multiply.reduceat(conditions.share, begin)  # of a leaf and player
+        leaf, slot, own = conditions.leaf[begin], conditions.slot[begin], conditions.player[begin] < columns
+        share[leaf[own], slot[own]] = product[own]
+        constant[leaf[~own]] = product[~own]
+    return share, constant
+
+
+def _chances(share: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Return the probability of each pattern of independent players, for leaves that ascend in their number of them."""
+    found = [np.zeros(0)]
     for players in np.unique(depth):
-        leaves = np.flatnonzero(depth == players)
-        found = constant[leaves, None]
-        for met in table[leaves, :players].T[:, :, None]:
-            found = np.concatenate([found * met, found * (1 - met)], axis=1)
-        chance[starts[leaves, None] + np.arange(1 << players)] = found
-    return chance, starts
+        chance = np.ones((np.count_nonzero(depth == players), 1))
+        for met in share[depth == players, :players].T[:, :, None]:
+            chance = np.concatenate([chance * met, chance * (1 - met)], axis=1)
+        found.append(chance.ravel())
+    return np.concatenate(found)
 
 
 def _shape(

@@ -8,8 +8,10 @@ import numpy as np
 
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
+from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
 from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
@@ -139,7 +141,7 @@ def tree_contributions(
         players[leaf, :depth] = rng.permutation(columns)[:depth]
         asked[leaf, :depth] = players[leaf, :depth] + columns * rng.integers(0, 5, depth)
         asked[leaf, width + leaf % 2] = rng.choice(players[leaf, :depth]) + columns * rng.integers(0, 5)
-    chance = [rng.dirichlet(np.ones(1 << depth)) for depth in depths]
+    chance = [rng.dirichlet(np.ones(1 << min(depth, 10))) for depth in depths]
     return TreeContributions(
         rng.integers(0, features, terms).astype(np.int32),
         lower,
@@ -149,11 +151,21 @@ def tree_contributions(
         rng.integers(-(2**31), 2**31, (sets, 2)).astype(np.int32),
         asked,
         players,
-        np.concatenate([np.zeros(0), *chance]),
         rng.standard_normal((len(depths), targets)),
         rng.standard_normal(targets),
         columns,
+        "floor" if sets else "trunc",
+        np.concatenate([np.zeros(0), *chance]),
     )
+
+
+def path_contributions(features: int, columns: int, depths: Sequence[int], **options: Any) -> PathContributions:
+    """Return the leaves of `tree_contributions` with drawn shares, some of them 0 or 1."""
+    drawn = tree_contributions(features, columns, depths, **options)
+    held = {field.name: getattr(drawn, field.name) for field in dataclasses.fields(LeafPatterns)}
+    share = np.random.default_rng(0).uniform(-0.2, 1.2, drawn.players.shape).clip(0, 1)
+    points, weights = np.polynomial.legendre.leggauss(-(-share.shape[1] // 2))
+    return PathContributions(**held, share=share, points=(points + 1) / 2, weights=weights / 2)
 
 
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
@@ -178,5 +190,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "tree contributions": (tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], 2), (6,)),
     "tree contributions with categories": (tree_contributions(6, 12, [3, 10, 9], sets=3, dtype=np.float64), (6,)),
     "tree contributions of no leaf": (tree_contributions(3, 2, []), (3,)),
+    "path contributions": (path_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2), (6,)),
+    "path contributions with categories": (path_contributions(6, 20, [18, 3, 11], sets=3, dtype=np.float64), (6,)),
     "linear leaves": (linear_leaves(4, 3, 3), (40, 4)),
 }
