@@ -1,8 +1,8 @@
-"""Patterns of leaves: which players of a leaf do not meet its conditions, a bit for each player and row.
+"""Patterns of parts of trees: which of their conditions a row does not meet, a bit for each condition and row.
 
-Players are the columns of the user's table. What a leaf of a tree asks of a row is a conjunction of terms, and each
-term asks one player. The pattern of a row has a bit for each player of the leaf, in the order of `players`; it is 1
-unless the row meets all terms of that player.
+Players are the columns of the user's table. A part of a tree is a leaf, or all leaves below a node. Its conditions are
+conjunctions of terms: what all splits above the part ask of one player together, and what a split inside the part asks
+of the rows that it sends to the left.
 
 A term asks whether `lower < x[feature] ≤ upper`, where a `lower` of NaN is no bound, or whether the category in
 `x[feature]` is in a set, and a flag says whether NaN meets it. Several nodes that ask for the same feature on the way
@@ -34,33 +34,33 @@ MET_BY_MISSING = MISSING_LEFT
 @triton.jit(do_not_specialize=["rows"])
 def patterns_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    words,  # int32 [terms, LEAVES], the feature, 6 bits for the place of the player, and 2 flags
-    lower,  # float32 or float64 [terms, LEAVES]
-    upper,  # float32 or float64 [terms, LEAVES]
+    words,  # int32 [terms, PARTS], the feature, 6 bits for the number of the condition, and 2 flags
+    lower,  # float32 or float64 [terms, PARTS]
+    upper,  # float32 or float64 [terms, PARTS]
     sets,  # int32 [sets, WORDS]
-    counts,  # int32 [LEAVES], of terms
-    patterns,  # uint8, int16 or int64 [⌈rows / TOGETHER⌉, LEAVES, TOGETHER]
+    counts,  # int32 [PARTS], of terms
+    patterns,  # uint8, int16 or int64 [⌈rows / TOGETHER⌉, PARTS, TOGETHER]
     rows,
     FEATURES: tl.constexpr,
-    LEAVES: tl.constexpr,
+    PARTS: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
     TOGETHER: tl.constexpr,
-    BLOCK_LEAVES: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
 ):
-    """Write which players of a leaf do not meet its terms. A program does `TOGETHER` rows of `BLOCK_LEAVES` leaves.
+    """Write which conditions are not met. A program does `TOGETHER` rows of `BLOCK_PARTS` parts.
 
     Rows past the last have the pattern of zeros.
     """
     block = tl.program_id(1).to(tl.int64)
     place = tl.arange(0, TOGETHER)
     row = (block * TOGETHER + place)[None, :]
-    leaf = tl.program_id(0) * BLOCK_LEAVES + tl.arange(0, BLOCK_LEAVES)
-    known = leaf < LEAVES
+    part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
+    known = part < PARTS
     inside = known[:, None] & (row < rows)
-    unmet = tl.zeros([BLOCK_LEAVES, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
-    for term in tl.range(0, tl.max(tl.load(counts + leaf, mask=known, other=0), axis=0)):
-        at = term * LEAVES + leaf
+    unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
+    for term in tl.range(0, tl.max(tl.load(counts + part, mask=known, other=0), axis=0)):
+        at = term * PARTS + part
         word = tl.load(words + at, mask=known, other=0)[:, None]
         least = tl.load(lower + at, mask=known, other=0.0)[:, None]
         most = tl.load(upper + at, mask=known, other=0.0)[:, None]
@@ -75,134 +75,131 @@ def patterns_kernel(
             met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
         met = tl.where(value != value, (word & 1) != 0, met)
         unmet |= tl.where(met, 0, 1).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
-    at = (block * LEAVES + leaf[:, None]) * TOGETHER + place[None, :]
+    at = (block * PARTS + part[:, None]) * TOGETHER + place[None, :]
     tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
 
 
 @dataclass(frozen=True, eq=False)
 class LeafPatterns(Operation):
-    """Trees that were taken apart into leaves, whose patterns say what each column of a table contributes.
+    """Trees that were taken apart, such that the patterns of the parts say what each column of a table contributes.
 
-    Leaves ascend in their number of players. The first columns of `asked` are one term for each of `players`, and the
-    others are any further terms of these.
+    Parts ascend in their number of conditions.
     """
 
     MOST: ClassVar[int]
-    """The most players of a leaf."""
+    """The most conditions of a part."""
 
     feature: np.ndarray  # int32 [terms]
     lower: np.ndarray  # float32 or float64 [terms], NaN without a bound
     upper: np.ndarray  # of the same dtype [terms]; of a categorical term the row of `sets`
     flags: np.ndarray  # uint8 [terms], MET_BY_MISSING and CATEGORICAL
-    player: np.ndarray  # int32 [terms]
     sets: np.ndarray  # int32 [sets, words], as those of `tree_ensemble.py`
-    asked: np.ndarray  # int32 [leaves, most terms], −1 past a leaf's last term
-    players: np.ndarray  # int32 [leaves, most players], different ones, and `columns` past a leaf's last
-    values: np.ndarray  # float64 [leaves, targets]
+    asked: np.ndarray  # int32 [parts, most conditions], a term of each condition, −1 past a part's last
+    others: np.ndarray  # int32 [others, 3], the part, condition and term where a condition has several terms
+    players: np.ndarray  # int32 [parts, most players], different ones, and `columns` past a part's last
     base: np.ndarray  # float64 [targets]
     columns: int
     rounding: str
 
     def check(self, *widths: int) -> None:
-        (features,) = widths
+        (features,), kind = widths, self.kind()
         terms, dtype = self.feature.shape, self.upper.dtype
-        if {array.shape for array in (self.lower, self.upper, self.flags, self.player)} != {terms} or len(terms) != 1:
-            raise PlanError(f"{self.kind()}: feature, lower, upper, flags and player must be [terms].")
+        if {array.shape for array in (self.lower, self.upper, self.flags)} != {terms} or len(terms) != 1:
+            raise PlanError(f"{kind}: feature, lower, upper and flags must be [terms].")
         if dtype not in (np.float32, np.float64) or self.lower.dtype != dtype:
-            raise PlanError(f"{self.kind()}: lower and upper must both be float32 or float64.")
+            raise PlanError(f"{kind}: lower and upper must both be float32 or float64.")
         if self.rounding not in ROUNDINGS:
-            raise PlanError(f"{self.kind()}: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
+            raise PlanError(f"{kind}: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
         if self.flags.dtype != np.uint8 or (self.flags > MET_BY_MISSING | CATEGORICAL).any():
-            raise PlanError(f"{self.kind()}: flags must be uint8 of at most {MET_BY_MISSING | CATEGORICAL}.")
-        for name, array, end in (
-            ("feature", self.feature, min(features, 2**23)),
-            ("player", self.player, self.columns),
-        ):
-            if array.dtype != np.int32 or not _within(array, 0, end):
-                raise PlanError(f"{self.kind()}: {name} must be int32 in [0, {end}).")
+            raise PlanError(f"{kind}: flags must be uint8 of at most {MET_BY_MISSING | CATEGORICAL}.")
+        end = min(features, 2**23)
+        if self.feature.dtype != np.int32 or not _within(self.feature, 0, end):
+            raise PlanError(f"{kind}: feature must be int32 in [0, {end}).")
         sets = self.sets
         if sets.dtype != np.int32 or sets.ndim != 2 or not sets.shape[1] or sets.size >= 2**31:
-            raise PlanError(f"{self.kind()}: sets must be int32 [sets, words].")
+            raise PlanError(f"{kind}: sets must be int32 [sets, words].")
         if not _within(self.upper[self.flags & CATEGORICAL > 0], 0, min(len(sets), MOST_SETS)):
-            raise PlanError(f"{self.kind()}: upper must be a row of sets where a term is categorical.")
-        self._check_leaves()
+            raise PlanError(f"{kind}: upper must be a row of sets where a term is categorical.")
+        self._check_parts()
+        if self.base.dtype != np.float64 or self.base.ndim != 1:
+            raise PlanError(f"{kind}: base must be float64 [targets].")
 
-    def _check_leaves(self) -> None:
-        """Raise `PlanError` unless the leaves fit each other and their terms."""
-        leaves, asked, players = len(self.values), self.asked, self.players
-        if asked.ndim != 2 or players.ndim != 2 or self.values.ndim != 2 or {len(asked), len(players)} != {leaves}:
-            raise PlanError(f"{self.kind()}: asked, players and values must have a row for each leaf.")
+    def _check_parts(self) -> None:
+        """Raise `PlanError` unless the parts fit each other and the terms."""
+        kind, asked, others, players = self.kind(), self.asked, self.others, self.players
+        if asked.ndim != 2 or players.ndim != 2 or len(asked) != len(players) or asked.shape[1] > self.MOST:
+            raise PlanError(f"{kind}: asked and players must have a row for each part, of at most {self.MOST} numbers.")
         if players.dtype != np.int32 or not _within(players, 0, self.columns + 1):
-            raise PlanError(f"{self.kind()}: players must be int32 in [0, {self.columns}].")
-        if players.shape[1] > min(asked.shape[1], self.MOST):
-            raise PlanError(f"{self.kind()}: leaves must have at most {self.MOST} players, and a term for each.")
+            raise PlanError(f"{kind}: players must be int32 in [0, {self.columns}].")
         ordered = np.sort(players, axis=1)
-        twice = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < self.columns)).any()
-        if twice or not (np.diff(self.depth) >= 0).all() or not (self.depth > 0).all():
-            raise PlanError(f"{self.kind()}: leaves must ascend in their number of players, which differ.")
-        if asked.dtype != np.int32 or not _within(asked, -1, len(self.feature)) or asked.size >= 2**31:
-            raise PlanError(f"{self.kind()}: asked must be fewer than 2**31 int32 in [-1, {len(self.feature)}).")
-        width = players.shape[1]
-        column = np.where(asked >= 0, np.append(self.player, 0)[asked], self.columns)
-        known = functools.reduce(np.bitwise_or, [column == each[:, None] for each in players.T], asked < 0)
-        if not (column[:, :width] == players).all() or not known.all():
-            raise PlanError(f"{self.kind()}: a leaf's terms must be one for each of its players, then the others.")
-        if self.values.dtype != np.float64 or self.base.dtype != np.float64 or not np.isfinite(self.values).all():
-            raise PlanError(f"{self.kind()}: values and base must be float64, and values finite.")
-        if self.base.shape != self.values.shape[1:]:
-            raise PlanError(f"{self.kind()}: base must be [targets].")
+        if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < self.columns)).any():
+            raise PlanError(f"{kind}: the players of a part must differ.")
+        if asked.dtype != np.int32 or not _within(asked, -1, len(self.feature)) or asked.size >= 2**28:
+            raise PlanError(f"{kind}: asked must be fewer than 2**28 int32 in [-1, {len(self.feature)}).")
+        if ((asked >= 0) != (np.arange(asked.shape[1]) < self.depth[:, None])).any() or (np.diff(self.depth) < 0).any():
+            raise PlanError(
+                f"{kind}: parts must ascend in their number of conditions, and -1 stand past a part's last."
+            )
+        if others.dtype != np.int32 or others.shape != (len(others), 3) or (others < 0).any():
+            raise PlanError(f"{kind}: others must be int32 [others, 3].")
+        part, condition, term = others.T
+        if (part >= len(asked)).any() or (term >= len(self.feature)).any():
+            raise PlanError(f"{kind}: others must name parts and terms.")
+        if (condition >= self.depth[part]).any() or (np.diff(part) < 0).any():
+            raise PlanError(f"{kind}: others must name conditions of parts, in the order of these.")
 
     def output_width(self, *widths: int) -> int:
         return len(self.base) * (self.columns + 1)
 
     def pattern_parameters(self) -> dict[str, np.ndarray]:
-        """Return the terms of each leaf, as the kernel reads them."""
-        asked, terms = self.asked.T, np.arange(self.asked.shape[1])
-        slot = np.zeros(asked.shape, dtype=np.int32)
-        for place, own in enumerate(self.players.T):
-            slot[np.append(self.player, -1)[asked] == own] = place
-        word = (
-            np.append(self.feature, 0)[asked] << 8 | slot << 2 | np.append(self.flags, MET_BY_MISSING)[asked]
-        ).astype(np.int32)
-        asks = asked >= 0
+        """Return the terms of each part, as the kernel reads them."""
+        part, condition, term = self.others.T
+        place = self.depth[part] + _ranks(part)
+        counts = self.depth.astype(np.int32)
+        np.maximum.at(counts, part, place + 1)
+        asked = np.full((max(self.asked.shape[1], int(counts.max(initial=0))), len(counts)), -1)
+        bit = np.zeros(asked.shape, dtype=np.int32)
+        asked[: self.asked.shape[1]], asked[place, part] = self.asked.T, term
+        bit[: self.asked.shape[1]], bit[place, part] = np.arange(self.asked.shape[1])[:, None], condition
+        flags = np.append(self.flags, np.uint8(MET_BY_MISSING))[asked]
         return {
-            "words": word,
+            "words": np.append(self.feature, np.int32(0))[asked] << 8 | bit << 2 | flags,
             "lower": np.append(self.lower, self.lower.dtype.type(np.nan))[asked],
             "upper": np.append(self.upper, self.upper.dtype.type(np.inf))[asked],
             "sets": self.sets,
-            "counts": (asks * (terms + 1)[:, None]).max(axis=0, initial=0).astype(np.int32),
+            "counts": counts,
         }
 
     def launch_patterns(
         self, parameters: Parameters, x: torch.Tensor, rows: int, tile: ContributionsTile
     ) -> torch.Tensor:
-        """Launch the kernel, and return the patterns, `[⌈rows / together⌉, leaves, together]`."""
-        leaves, blocks = len(self.values), triton.cdiv(rows, tile.together)
-        patterns = torch.empty(blocks, max(leaves, 1), tile.together, dtype=self.pattern_dtype, device=x.device)
-        if leaves:
-            patterns_kernel[(triton.cdiv(leaves, tile.block_leaves), blocks)](
+        """Launch the kernel, and return the patterns, `[⌈rows / together⌉, parts, together]`."""
+        parts, blocks = len(self.asked), triton.cdiv(rows, tile.together)
+        patterns = torch.empty(blocks, max(parts, 1), tile.together, dtype=self.pattern_dtype, device=x.device)
+        if parts:
+            patterns_kernel[(triton.cdiv(parts, tile.block_parts), blocks)](
                 x=x,
                 **{name: parameters[name] for name in ("words", "lower", "upper", "sets", "counts")},
                 patterns=patterns,
                 rows=rows,
                 FEATURES=x.shape[1],
-                LEAVES=leaves,
+                PARTS=parts,
                 WORDS=self.sets.shape[1] if len(self.sets) else 0,
                 FLOOR=self.rounding == "floor",
                 TOGETHER=tile.together,
-                BLOCK_LEAVES=tile.block_leaves,
+                BLOCK_PARTS=tile.block_parts,
                 num_warps=4,
             )
         return patterns
 
-    def outputs_of(self, leaves: slice, depth: int) -> np.ndarray:
-        """Return the outputs to which leaves of so many players add, int64 `[targets, leaves, depth]`."""
+    def outputs_of(self, parts: slice, players: int) -> np.ndarray:
+        """Return the outputs to which parts of so many players add, int64 `[targets, parts, players]`."""
         targets = np.arange(len(self.base))[:, None, None] * (self.columns + 1)
-        found: np.ndarray = targets + self.players[leaves, :depth]
+        found: np.ndarray = targets + self.players[parts, :players]
         return found
 
     def baseline(self) -> np.ndarray:
-        """Return what outputs are without a leaf, float64 `[outputs]`."""
+        """Return what outputs are without a part, float64 `[outputs]`."""
         found = np.zeros((len(self.base), self.columns + 1))
         found[:, -1] = self.base
         return found.ravel()
@@ -211,32 +208,32 @@ class LeafPatterns(Operation):
         return True
 
     def describe(self) -> str:
-        return f"{len(self.values)} leaves of up to {self.players.shape[1]} of {self.columns} columns"
+        return f"{len(self.asked)} parts of trees with up to {self.players.shape[1]} of {self.columns} columns"
 
     def patterns(self, x: torch.Tensor) -> torch.Tensor:
-        """Return which players of each leaf do not meet its terms, one bit each, `[leaves, rows]`.
+        """Return which conditions of each part are not met, one bit each, `[parts, rows]`.
 
         Args:
             x: `[rows, features]`, of the dtype of `upper`.
         """
         unmet = self.terms.met(x) ^ 1
         found = torch.zeros(len(self.asked), len(x), dtype=self.pattern_dtype)
-        for slot, (first, asked) in enumerate(self._asked):
-            found[first:].add_(unmet.index_select(0, asked), alpha=1 << slot)
-        for leaf, asked, bit in self._others:
-            found.index_copy_(0, leaf, found.index_select(0, leaf) | unmet.index_select(0, asked) * bit)
+        for bit, (first, asked) in enumerate(self._asked):
+            found[first:].add_(unmet.index_select(0, asked), alpha=1 << bit)
+        for part, asked, weight in self._others:
+            found.index_copy_(0, part, found.index_select(0, part) | unmet.index_select(0, asked) * weight)
         return found
 
     @functools.cached_property
     def pattern_dtype(self) -> torch.dtype:
-        """Return the type that has a bit for each player of a leaf."""
-        width = self.players.shape[1]
+        """Return the type that has a bit for each condition of a part."""
+        width = self.asked.shape[1]
         return torch.uint8 if width <= 8 else torch.int16 if width <= 15 else torch.int64
 
     @functools.cached_property
     def depth(self) -> np.ndarray:
-        """Return the number of players of each leaf, int64 `[leaves]`."""
-        return (self.players < self.columns).sum(axis=1)
+        """Return the number of conditions of each part, int64 `[parts]`."""
+        return (self.asked >= 0).sum(axis=1)
 
     @functools.cached_property
     def terms(self) -> Terms:
@@ -244,29 +241,28 @@ class LeafPatterns(Operation):
         return Terms.of(self.feature, self.lower, self.upper, self.flags, self.sets, self.rounding)
 
     @functools.cached_property
+    def groups(self) -> list[tuple[int, int, slice]]:
+        """Return the numbers of conditions and of players of parts that follow each other, and these parts."""
+        sizes = np.stack([self.depth, (self.players < self.columns).sum(axis=1)])
+        first = np.flatnonzero(np.append(True, (np.diff(sizes) != 0).any(axis=0))) if sizes.size else np.zeros(0, int)
+        ends = itertools.pairwise([*first.tolist(), len(self.asked)])
+        return [(*sizes[:, first].tolist(), slice(first, end)) for first, end in ends]
+
+    @functools.cached_property
     def _asked(self) -> list[tuple[int, torch.Tensor]]:
-        """Return, for each place of a player, the first leaf that has one, and the terms of it and those after it."""
-        first = np.searchsorted(self.depth, np.arange(self.players.shape[1]), side="right")
-        return [(int(leaf), torch.from_numpy(self.asked[leaf:, slot].copy())) for slot, leaf in enumerate(first)]
+        """Return, for each number of a condition, the first part that has one, and the terms of it and later ones."""
+        first = np.searchsorted(self.depth, np.arange(self.asked.shape[1]), side="right")
+        return [(int(part), torch.from_numpy(self.asked[part:, bit].copy())) for bit, part in enumerate(first)]
 
     @functools.cached_property
     def _others(self) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Return the leaves that have further terms, these terms, and the bits of their players."""
-        found = []
-        width = self.players.shape[1]
-        for asked in self.asked[:, width:].T:
-            leaf = np.flatnonzero(asked >= 0)
-            slot = (self.players[leaf] == self.player[asked[leaf]][:, None]).argmax(axis=1)
-            bit = torch.from_numpy(np.int64(1) << slot).to(self.pattern_dtype)[:, None]
-            found.append((torch.from_numpy(leaf), torch.from_numpy(asked[leaf]), bit))
+        """Return parts that have further terms, one of these terms for each part, and the bits of their conditions."""
+        found, rank = [], _ranks(self.others[:, 0])
+        for number in range(int(rank.max(initial=-1)) + 1):
+            part, condition, term = self.others[rank == number].T.astype(np.int64)
+            weight = torch.from_numpy(np.int64(1) << condition).to(self.pattern_dtype)[:, None]
+            found.append((torch.from_numpy(part.copy()), torch.from_numpy(term.copy()), weight))
         return found
-
-    @functools.cached_property
-    def groups(self) -> list[tuple[int, slice]]:
-        """Return each number of players that leaves have, and these leaves."""
-        depths, first = np.unique(self.depth, return_index=True)
-        ends = itertools.pairwise([*first.tolist(), len(self.depth)])
-        return [(int(depth), slice(*end)) for depth, end in zip(depths, ends, strict=True)]
 
 
 class Terms(NamedTuple):
@@ -314,6 +310,11 @@ class Terms(NamedTuple):
         if x.isnan().any():
             found = torch.where(value.isnan(), self.by_missing, found)
         return found
+
+
+def _ranks(ascending: np.ndarray) -> np.ndarray:
+    """Return how many equal numbers come before each one."""
+    return np.arange(len(ascending)) - np.searchsorted(ascending, ascending)
 
 
 def _within(numbers: np.ndarray, first: int, end: int) -> bool:

@@ -123,16 +123,26 @@ def path_sums_kernel(
 
 @dataclass(frozen=True, eq=False)
 class PathContributions(LeafPatterns):
-    """Shapley values of the columns of a table, by the part of the training weight that meets a player's conditions."""
+    """Shapley values of the columns of a table, by the share of the training weight that meets a player's conditions.
+
+    A part is a leaf, and has one condition for each of its players, in their order.
+    """
 
     MOST: ClassVar[int] = 63
 
+    values: np.ndarray  # float64 [leaves, targets]
     share: np.ndarray  # float64 [leaves, most players], of each of `players`
     points: np.ndarray  # float64 [n], between 0 and 1, of the Gauss–Legendre rule on that interval
     weights: np.ndarray  # float64 [n]
 
     def check(self, *widths: int) -> None:
         super().check(*widths)
+        if self.values.dtype != np.float64 or not np.isfinite(self.values).all():
+            raise PlanError("path_contributions: values must be finite float64.")
+        if self.values.shape != (len(self.asked), len(self.base)):
+            raise PlanError("path_contributions: values must be [leaves, targets].")
+        if ((self.players < self.columns) != (self.asked >= 0)).any():
+            raise PlanError("path_contributions: a leaf must have a condition for each of its players.")
         if self.share.dtype != np.float64 or self.share.shape != self.players.shape:
             raise PlanError("path_contributions: share must be float64 and of the shape of players.")
         if not ((self.share >= 0) & (self.share <= 1)).all():
@@ -146,7 +156,7 @@ class PathContributions(LeafPatterns):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the terms and shares of each leaf, and each output's list of leaves."""
         outputs, words, shares, held = [], [], [], []
-        for depth, own in self.groups:
+        for depth, _, own in self.groups:
             output = self.outputs_of(own, depth)
             leaf = np.arange(own.start, own.stop)[:, None]
             outputs.append(output.ravel())
@@ -199,7 +209,7 @@ class PathContributions(LeafPatterns):
         rows = max(min(NUMBERS_AT_ONCE // max(len(self.feature), 1), len(x)), 1)
         for part, out in zip(x.split(rows), np.split(sums, range(rows, len(x), rows)), strict=True):
             pattern = self.patterns(part.to(self.terms.upper.dtype)).numpy()
-            for depth, own in self.groups:
+            for depth, _, own in self.groups:
                 at_once = max(NUMBERS_AT_ONCE // (len(self.points) * len(part)), 1)
                 for start in range(own.start, own.stop, at_once):
                     some = slice(start, min(start + at_once, own.stop))
@@ -238,12 +248,12 @@ class PathContributions(LeafPatterns):
             products = torch.empty(blocks, points, leaves, tile.together, dtype=torch.float64, device=x.device)
             shape = {"LEAVES": leaves, "POINTS": points, "TOGETHER": tile.together}
             if len(self.values):
-                products_kernel[(triton.cdiv(leaves, tile.block_leaves), blocks, points)](
+                products_kernel[(triton.cdiv(leaves, tile.block_parts), blocks, points)](
                     patterns=patterns,
                     **{name: parameters[name] for name in ("points", "weights", "shares", "depths")},
                     products=products,
                     **shape,
-                    BLOCK_LEAVES=tile.block_leaves,
+                    BLOCK_LEAVES=tile.block_parts,
                     num_warps=4,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
@@ -277,7 +287,7 @@ class PathContributions(LeafPatterns):
     def _exponent(self) -> np.ndarray:
         """Return the exponents of the outputs' units, int `[targets, columns + 1]`; a leaf gives at most its value."""
         largest = np.zeros((len(self.base), self.columns + 1))
-        for depth, own in self.groups:
+        for depth, _, own in self.groups:
             for total, each in zip(largest, np.abs(self.values[own].T), strict=True):
                 np.add.at(total, self.players[own, :depth], each[:, None])
         return np.maximum(np.frexp(largest)[1], -900) - 51  # so that the unit itself is a normal number
