@@ -1,32 +1,30 @@
 """Shapley values of trees: takes trees apart into leaves, and finds what stands in for a row's columns.
 
-Players are the columns of the user's table. All conditions on the way to a leaf that read the same player are one
-condition of that player: several splits of one column, and splits of several columns that an encoder made of it.
+Players are the columns of the user's table; `conditions.py` says what a leaf asks of them.
 
 Two games say what a player that is not in a coalition stands for. In the path-dependent game each split sends a part of
 the rows to either side, the child's training weight over its parent's, whatever the other players are. In the
 interventional game all players that are not in a coalition are those of one background row; the answer is the mean over
-the background rows. `kernels/ops/trees/shapley_tables.py` has the mathematics, which is the same for both games: it
-needs the probability of each pattern of met conditions.
+the background rows. `leaf_tables.py` has the mathematics, which is the same for both games: it needs the probability
+of each pattern of met conditions.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
+from triton_regressors.exporter.contributions.conditions import Conditions, asked_of, changes, conditions_above
+from triton_regressors.exporter.contributions.leaf_tables import MOST_PLAYERS
+from triton_regressors.exporter.contributions.parts import Leaves, tables_of_parts
 from triton_regressors.exporter.errors import ExportError
-from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT, leaf_starts
-from triton_regressors.kernels.ops.trees.shapley_tables import MOST_PLAYERS
+from triton_regressors.kernels.ops.trees.leaf_patterns import Terms
+from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT, leaf_starts
+from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
-from triton_regressors.kernels.ops.trees.tree_contributions import (
-    LARGEST_TABLE,
-    MET_BY_MISSING,
-    Terms,
-    TreeContributions,
-)
+from triton_regressors.kernels.ops.trees.tree_contributions import LARGEST_TABLE, TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 PATTERNS_AT_ONCE = 2**22
@@ -76,7 +74,7 @@ def tree_contributions(
     *,
     background: np.ndarray | None = None,
     cover: np.ndarray | None = None,
-) -> TreeContributions:
+) -> TreeContributions | PathContributions:
     """Return the operation that answers the Shapley values of a table's columns for the sum of trees.
 
     A constant has the same value in all rows. In the interventional game it keeps the one of each background row, and
@@ -102,150 +100,84 @@ def tree_contributions(
     """
     assert (background is None) != (cover is None)
     trees, cover = (operation, cover) if isinstance(operation, TreeEnsemble) else _as_nodes(operation, cover)
-    conditions = _conditions(trees, np.where(players < 0, columns, players), cover)
-    leaf, player, own = conditions.leaf, conditions.player, conditions.player < columns
-    depth = np.bincount(leaf[conditions.first & own], minlength=len(values))
-    _check_size(depth, values.shape[1])
-    if background is not None:
-        chance, starts = _of_rows(conditions, depth, background)
-    else:
-        chance, starts = _of_covers(conditions, depth, columns)
+    owner = np.where(players < 0, columns, players)[trees.feature]  # of each node
+    nodes = np.flatnonzero(trees.feature < 0)
+    nodes = nodes[np.argsort(trees.child[nodes])]  # of each leaf
+    conditions = conditions_above(trees, owner, nodes, cover)
+    named = conditions.first & (conditions.player < columns)
+    depth = np.bincount(conditions.end[named], minlength=len(values))
+    fault = _fault(depth, values.shape[1])
     centred = values - _middles(trees, values)  # a number that all leaves of a tree have is no player's
+    common: dict[str, Any] = {"columns": columns, "rounding": trees.rounding}
+    if background is not None:
+        if fault:
+            raise ExportError(f"{fault} Limit the depth of the trees, or choose the path-dependent game.")
+        chance, starts = _of_rows(conditions, depth, background, trees.rounding)
+        leaves = Leaves(nodes, conditions, depth, chance, starts, centred)
+        common["base"] = chance[starts[:-1]] @ values
+        return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
+    share, constant = _shares(conditions, depth, columns)
+    common["base"] = (constant * share.prod(axis=1)) @ values
+    if not fault:
+        leaves = Leaves(nodes, conditions, depth, *_chances(share, constant, depth), centred)
+        return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
+    most = int(depth.max())
+    if most > PathContributions.MOST:
+        raise ExportError(
+            f"A leaf of the trees depends on {most} columns; contributions are answered for at most "
+            f"{PathContributions.MOST}."
+        )
     kept = np.flatnonzero((depth > 0) & centred.any(axis=1))
     kept = kept[np.argsort(depth[kept], kind="stable")]
-    asked, named, used = _shape(conditions, kept, depth, columns)
-    return TreeContributions(
-        feature=conditions.feature[used],
-        lower=conditions.lower[used],
-        upper=conditions.upper[used],
-        flags=conditions.flags[used],
-        player=player[used].astype(np.int32),
-        sets=conditions.sets,
-        asked=asked,
-        players=named,
-        chance=np.concatenate(
-            [np.zeros(0), *(chance[starts[each] : starts[each] + (1 << depth[each])] for each in kept)]
-        ),
-        values=centred[kept],
-        base=chance[starts[:-1]] @ values,
-        columns=columns,
-        rounding=trees.rounding,
+    place = np.full(len(depth), -1)
+    place[kept] = np.arange(len(kept))
+    asks = np.flatnonzero((conditions.player < columns) & (place[conditions.end] >= 0))
+    asked = asked_of(conditions.terms, place[conditions.end[asks]], conditions.slot[asks], asks, len(kept))
+    of_leaf = np.full((len(kept), asked["asked"].shape[1]), columns, dtype=np.int32)
+    of_leaf[place[conditions.end[asks]], conditions.slot[asks]] = conditions.player[asks]
+    points, weights = np.polynomial.legendre.leggauss(-(-most // 2))
+    return PathContributions(
+        **common,
+        **asked,
+        players=of_leaf,
+        values=centred[kept] * constant[kept, None],
+        share=share[kept, : of_leaf.shape[1]],
+        points=(points + 1) / 2,
+        weights=weights / 2,
     )
 
 
-class _Conditions(NamedTuple):
-    """What leaves ask for: a condition for each leaf and feature that it reads, in the order of leaves and players."""
-
-    leaf: np.ndarray  # int64 [conditions]
-    player: np.ndarray  # int64 [conditions], the number of columns for a constant
-    first: np.ndarray  # bool [conditions], whether it is the first one of its leaf and player
-    slot: np.ndarray  # int64 [conditions], the place of its player among those of its leaf
-    share: np.ndarray  # float64 [conditions], the part of the training weight; the product of a player's counts
-    feature: np.ndarray  # these and the next are those of `TreeContributions`
-    lower: np.ndarray
-    upper: np.ndarray
-    flags: np.ndarray
-    sets: np.ndarray
-    rounding: str
-
-
-def _conditions(trees: TreeEnsemble, players: np.ndarray, cover: np.ndarray | None) -> _Conditions:
-    """Return what the leaves ask for; `players` are those of the features."""
-    leaf, node, child = _paths(trees)
-    feature, left = trees.feature[node].astype(np.int64), trees.child[node] == child
-    categorical = trees.flags[node] & CATEGORICAL > 0
-    order = np.lexsort((categorical, feature, players[feature], leaf))
-    leaf, node, child, feature, left, categorical = (
-        each[order] for each in (leaf, node, child, feature, left, categorical)
-    )
-    changes = _changes(leaf, feature, categorical)  # features of one player follow each other
-    starts = np.flatnonzero(changes)
-    threshold, dtype = trees.threshold[node], trees.threshold.dtype
-    lower = np.where(left | categorical, dtype.type(np.nan), threshold)
-    upper = np.where(left & ~categorical, threshold, dtype.type(np.inf))
-    by_missing = (trees.flags[node] & MISSING_LEFT > 0) == left
-    share = np.ones(len(node))
-    if cover is not None:
-        whole = cover[node]
-        share = np.where(whole > 0, cover[child] / np.where(whole > 0, whole, 1.0), 0.5)
-    lower, upper, met, share = (
-        how.reduceat(each, starts) if len(starts) else each
-        for how, each in ((np.fmax, lower), (np.minimum, upper), (np.logical_and, by_missing), (np.multiply, share))
-    )
-    sets, kind = trees.sets[:0], categorical[starts]
-    if kind.any():
-        words = trees.sets[threshold[categorical].astype(np.int64)]
-        words = np.where(left[categorical][:, None], words, ~words)
-        words = np.bitwise_and.reduceat(words, np.flatnonzero(changes[categorical]), axis=0)
-        sets, number = np.unique(words, axis=0, return_inverse=True)
-        upper[kind] = number.ravel()
-    leaf, feature = leaf[starts], feature[starts]
-    player = players[feature]
-    first = _changes(leaf, player)
-    place = np.cumsum(first) - 1
-    slot = place - place[np.searchsorted(leaf, leaf)]
-    flags = (MET_BY_MISSING * met | CATEGORICAL * kind).astype(np.uint8)
-    own = (leaf, player, first, slot, share, feature.astype(np.int32), lower, upper, flags)
-    return _Conditions(*own, sets, trees.rounding)
-
-
-def _paths(trees: TreeEnsemble) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each leaf with each node above it and that node's child on the way, int64 `[pairs]` each."""
-    inner = np.flatnonzero(trees.feature >= 0)
-    parent = np.full(len(trees.feature), -1)
-    parent[trees.child[inner]] = parent[trees.child[inner] + 1] = inner
-    child = np.flatnonzero(trees.feature < 0)
-    leaf = trees.child[child].astype(np.int64)
-    found = []
-    while len(child):
-        node = parent[child]
-        below = node >= 0
-        leaf, node, child = leaf[below], node[below], child[below]
-        found.append((leaf, node, child))
-        child = node
-    return tuple(np.concatenate(each) for each in zip(*found, strict=True))  # type: ignore[return-value]
-
-
-def _changes(*keys: np.ndarray) -> np.ndarray:
-    """Return whether an element differs from the one before in any of the keys; the first one does."""
-    changes = np.ones(len(keys[0]), dtype=bool)
-    changes[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
-    return changes
-
-
-def _check_size(depth: np.ndarray, targets: int) -> None:
-    """Raise `ExportError` if leaves of so many players are too many."""
+def _fault(depth: np.ndarray, targets: int) -> str:
+    """Return why there can be no tables of leaves of so many players, or nothing if there can."""
     most = int(depth.max(initial=0))
     if most > MOST_PLAYERS:
-        raise ExportError(
-            f"A leaf of the trees depends on {most} columns; contributions are answered for at most {MOST_PLAYERS}. "
-            "Limit the depth of the trees."
-        )
-    size = 8 * targets * most * int((1 << depth).sum())
+        return f"A leaf of the trees depends on {most} columns; with a background it may depend on {MOST_PLAYERS}."
+    size = 8 * targets * int((depth << depth).sum())
     if size > LARGEST_TABLE:
-        raise ExportError(
+        return (
             f"The contributions of {len(depth):,} leaves of up to {most} columns would take {size / 2**30:.1f} GiB; "
-            f"the most is {LARGEST_TABLE / 2**30:g} GiB. Limit the depth or the number of the trees."
+            f"the most is {LARGEST_TABLE / 2**30:g} GiB."
         )
+    return ""
 
 
-def _of_rows(conditions: _Conditions, depth: np.ndarray, background: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of_rows(
+    conditions: Conditions, depth: np.ndarray, background: np.ndarray, rounding: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the share of background rows that have each pattern, and the start of each leaf's.
 
     A leaf has 2 to the power of its players of them. Further ones follow if it reads constants: those of rows whose
     constants do not meet it, which never reach it.
     """
-    leaf, slot = conditions.leaf, conditions.slot
+    leaf, slot = conditions.end, conditions.slot
     bits = np.zeros(len(depth), dtype=np.int64)
     np.maximum.at(bits, leaf, slot + 1)
     starts = np.append(0, np.cumsum(1 << bits))
     counts = np.bincount(starts[:-1][bits == 0], minlength=starts[-1]) * len(background)
     if not len(leaf):
         return counts / len(background), starts
-    terms = Terms.of(
-        *(getattr(conditions, name) for name in ("feature", "lower", "upper", "flags", "sets", "rounding"))
-    )
-    begin = np.flatnonzero(_changes(leaf))
+    terms = Terms.of(*conditions.terms, rounding)
+    begin = np.flatnonzero(changes(leaf))
     rows = max(PATTERNS_AT_ONCE // len(leaf), 1)
     for start in range(0, len(background), rows):
         part = torch.from_numpy(background[start : start + rows]).to(terms.upper.dtype)
@@ -255,52 +187,32 @@ def _of_rows(conditions: _Conditions, depth: np.ndarray, background: np.ndarray)
     return counts / len(background), starts
 
 
-def _of_covers(conditions: _Conditions, depth: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+def _shares(conditions: Conditions, depth: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of the training weight that meets each player of a leaf, and that which meets the constants.
+
+    The shares are `[leaves, most players]`, 1 past a leaf's last player; those of the constants are `[leaves]`.
+    """
+    share, constant = np.ones((len(depth), int(depth.max(initial=0)))), np.ones(len(depth))
+    begin = np.flatnonzero(conditions.first)
+    if len(begin):
+        product = np.multiply.reduceat(conditions.share, begin)  # of a leaf and player
+        leaf, slot, own = conditions.end[begin], conditions.slot[begin], conditions.player[begin] < columns
+        share[leaf[own], slot[own]] = product[own]
+        constant[leaf[~own]] = product[~own]
+    return share, constant
+
+
+def _chances(share: np.ndarray, constant: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the probability of each pattern of independent players, and the start of each leaf's."""
     starts = np.append(0, np.cumsum(1 << depth))
-    chance = np.ones(starts[-1])
-    if not len(conditions.leaf):
-        return chance, starts
-    begin = np.flatnonzero(conditions.first)
-    share = np.multiply.reduceat(conditions.share, begin)  # of a leaf and player
-    leaf, slot, own = conditions.leaf[begin], conditions.slot[begin], conditions.player[begin] < columns
-    table = np.ones((len(depth), max(int(slot.max()) + 1, 1)))
-    table[leaf[own], slot[own]] = share[own]
-    constant = np.ones(len(depth))
-    constant[leaf[~own]] = share[~own]
+    chance = np.empty(starts[-1])
     for players in np.unique(depth):
         leaves = np.flatnonzero(depth == players)
         found = constant[leaves, None]
-        for met in table[leaves, :players].T[:, :, None]:
+        for met in share[leaves, :players].T[:, :, None]:
             found = np.concatenate([found * met, found * (1 - met)], axis=1)
         chance[starts[leaves, None] + np.arange(1 << players)] = found
     return chance, starts
-
-
-def _shape(
-    conditions: _Conditions, kept: np.ndarray, depth: np.ndarray, columns: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return `asked` and `players` of the kept leaves, and the conditions that are the terms, none of them twice."""
-    place = np.full(len(depth), -1)
-    place[kept] = np.arange(len(kept))
-    mine = np.flatnonzero((conditions.player < columns) & (place[conditions.leaf] >= 0))
-    leaf, first, slot = (getattr(conditions, name)[mine] for name in ("leaf", "first", "slot"))
-    fields = [getattr(conditions, name)[mine] for name in ("player", "feature", "flags", "lower", "upper")]
-    keys = [np.ascontiguousarray(each).view(f"i{each.itemsize}").astype(np.int64) for each in fields]
-    order = np.lexsort(keys)
-    new = _changes(*(key[order] for key in keys)) if len(order) else np.zeros(0, dtype=bool)
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.cumsum(new) - 1
-    width = int(depth[kept].max(initial=0))
-    later = np.cumsum(~first)
-    begin = np.searchsorted(leaf, leaf)  # conditions are in the order of leaves
-    later -= later[begin] - ~first[begin]  # the further conditions of the leaf so far
-    column = np.where(first, slot, width + later - 1)
-    asked = np.full((len(kept), int(column.max(initial=width - 1)) + 1), -1, dtype=np.int32)
-    asked[place[leaf], column] = number
-    players = np.full((len(kept), width), columns, dtype=np.int32)
-    players[place[leaf[first]], slot[first]] = conditions.player[mine][first]
-    return asked, players, mine[order[new]]
 
 
 def _middles(trees: TreeEnsemble, values: np.ndarray) -> np.ndarray:

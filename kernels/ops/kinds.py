@@ -49,6 +49,7 @@ FAMILIES = {
     ),
     "trees": (
         "linear_leaves",
+        "path_contributions",
         "stacked_linear_leaves",
         "stacked_symmetric_trees",
         "stacked_tree_ensemble",

@@ -10,6 +10,7 @@ from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
 from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
@@ -122,37 +123,64 @@ def linear_leaves(features: int, leaves: int, terms: int, seed: int = 0) -> Line
     return LinearLeaves(constant, value, np.where(held, feature, -1).astype(np.int32), coefficient)
 
 
-def tree_contributions(
+def parts_of_trees(
     features: int, columns: int, depths: Sequence[int], targets: int = 1, sets: int = 0, dtype: type = np.float32
-) -> TreeContributions:
-    """Return drawn leaves of so many players each, some of which have several terms; some terms ask for a category."""
+) -> dict[str, Any]:
+    """Return drawn parts of so many conditions each, some of several terms; some terms ask for a category."""
     rng, terms, depths = np.random.default_rng(len(depths)), 5 * columns, np.sort(depths)
-    player = np.arange(terms, dtype=np.int32) % columns
     flags = rng.integers(0, 2, terms) + (CATEGORICAL * rng.integers(0, 2, terms) if sets else 0)
     lower, upper = np.sort(1.5 * rng.standard_normal((2, terms)), axis=0).astype(dtype)
     lower[rng.random(terms) < 0.3] = np.nan
-    upper = np.where(flags & CATEGORICAL > 0, rng.integers(0, max(sets, 1), terms), upper).astype(dtype)
-    width = int(depths.max(initial=0))
-    players = np.full((len(depths), width), columns, dtype=np.int32)
-    asked = np.full((len(depths), width + 2), -1, dtype=np.int32)
-    for leaf, depth in enumerate(depths):
-        players[leaf, :depth] = rng.permutation(columns)[:depth]
-        asked[leaf, :depth] = players[leaf, :depth] + columns * rng.integers(0, 5, depth)
-        asked[leaf, width + leaf % 2] = rng.choice(players[leaf, :depth]) + columns * rng.integers(0, 5)
-    chance = [rng.dirichlet(np.ones(1 << depth)) for depth in depths]
-    return TreeContributions(
-        rng.integers(0, features, terms).astype(np.int32),
-        lower,
-        upper,
-        flags.astype(np.uint8),
-        player,
-        rng.integers(-(2**31), 2**31, (sets, 2)).astype(np.int32),
-        asked,
-        players,
-        np.concatenate([np.zeros(0), *chance]),
-        rng.standard_normal((len(depths), targets)),
-        rng.standard_normal(targets),
-        columns,
+    asked = np.full((len(depths), int(depths.max(initial=0))), -1, dtype=np.int32)
+    for part, depth in enumerate(depths):
+        asked[part, :depth] = rng.integers(0, terms, depth)
+    others = [
+        [part, rng.integers(depths[part]), rng.integers(terms)] for part in range(len(depths)) for _ in range(part % 3)
+    ]
+    return {
+        "feature": rng.integers(0, features, terms).astype(np.int32),
+        "lower": lower,
+        "upper": np.where(flags & CATEGORICAL > 0, rng.integers(0, max(sets, 1), terms), upper).astype(dtype),
+        "flags": flags.astype(np.uint8),
+        "sets": rng.integers(-(2**31), 2**31, (sets, 2)).astype(np.int32),
+        "asked": asked,
+        "others": np.array(others, dtype=np.int32).reshape(-1, 3),
+        "base": rng.standard_normal(targets),
+        "columns": columns,
+        "rounding": "floor" if sets else "trunc",
+    }
+
+
+def some_players(columns: int, numbers: Sequence[int]) -> np.ndarray:
+    """Return drawn columns, so many for each part."""
+    rng = np.random.default_rng(columns)
+    players = np.array([rng.permutation(columns) for _ in numbers], dtype=np.int32).reshape(len(numbers), columns)
+    players[np.arange(columns) >= np.reshape(numbers, (-1, 1))] = columns
+    return players[:, : max(numbers, default=0)]
+
+
+def tree_contributions(features: int, columns: int, depths: Sequence[int], **options: Any) -> TreeContributions:
+    """Return the parts of `parts_of_trees` with drawn tables, each with a column more than conditions."""
+    parts, depths = parts_of_trees(features, columns, depths, **options), np.sort(depths)
+    numbers = [min(depth + 1, columns) for depth in depths.tolist()]
+    rng, targets = np.random.default_rng(1), len(parts["base"])
+    size = targets * sum(number << depth for number, depth in zip(numbers, depths.tolist(), strict=True))
+    table, unit = rng.integers(-(2**40), 2**40, size), 2.0 ** rng.integers(-45, -40, targets * (columns + 1))
+    return TreeContributions(**parts, players=some_players(columns, numbers), table=table, unit=unit)
+
+
+def path_contributions(features: int, columns: int, depths: Sequence[int], **options: Any) -> PathContributions:
+    """Return the parts of `parts_of_trees` as leaves with drawn shares, some of them 0 or 1."""
+    parts, rng = parts_of_trees(features, columns, depths, **options), np.random.default_rng(0)
+    players = some_players(columns, np.sort(depths).tolist())
+    points, weights = np.polynomial.legendre.leggauss(-(-players.shape[1] // 2))
+    return PathContributions(
+        **parts,
+        players=players,
+        values=rng.standard_normal((len(depths), len(parts["base"]))),
+        share=rng.uniform(-0.2, 1.2, players.shape).clip(0, 1),
+        points=(points + 1) / 2,
+        weights=weights / 2,
     )
 
 
@@ -175,8 +203,10 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "weighted_median of 1": (WeightedMedian(np.ones(1)), (1,)),
     "float32": (Float32(), (3,)),
     "float32 of some columns": (Float32(np.array([1, 0, 1], dtype=np.uint8)), (3,)),
-    "tree contributions": (tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], 2), (6,)),
+    "tree contributions": (tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2), (6,)),
     "tree contributions with categories": (tree_contributions(6, 12, [3, 10, 9], sets=3, dtype=np.float64), (6,)),
-    "tree contributions of no leaf": (tree_contributions(3, 2, []), (3,)),
+    "tree contributions of no part": (tree_contributions(3, 2, []), (3,)),
+    "path contributions": (path_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2), (6,)),
+    "path contributions with categories": (path_contributions(6, 20, [18, 3, 11], sets=3, dtype=np.float64), (6,)),
     "linear leaves": (linear_leaves(4, 3, 3), (40, 4)),
 }

@@ -189,8 +189,8 @@ class ContributionsTile(NamedTuple):
     """The work that programs of contributions do at a time."""
 
     together: int  # rows
-    block_leaves: int  # whose patterns a program makes
-    block_entries: int  # leaves whose numbers a program adds up
+    block_parts: int  # of trees, whose patterns a program makes
+    block_entries: int  # parts whose numbers a program adds up
 
 
 def contributions_tile(rows: int) -> ContributionsTile:

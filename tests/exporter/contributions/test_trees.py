@@ -17,9 +17,12 @@ from sklearn.tree import DecisionTreeRegressor
 from tests.kernels.operations import run_kernel, run_on_cpu, run_plan, run_reference
 from tests.kernels.operations_trees import symmetric_trees, tree_ensemble
 from tests.kernels.ops.trees.test_tree_ensemble import leaves, walk
+from triton_regressors.exporter.contributions import trees
 from triton_regressors.exporter.contributions.trees import tree_contributions
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.lower import lower
+from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
+from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
@@ -113,13 +116,13 @@ def summed(op: TreeEnsemble, cover: np.ndarray) -> np.ndarray:
     return cover
 
 
-def answers(op: TreeContributions, x: np.ndarray, device: torch.device) -> np.ndarray:
+def answers(op: LeafPatterns, x: np.ndarray, device: torch.device) -> np.ndarray:
     """Return the answers, the same bits of the kernels and of plain torch, in any batch, and near the reference."""
     op.check(x.shape[1])
     on_cpu = run_on_cpu(op, [x])
     assert run_kernel(op, [x], device, torch.float64).tobytes() == on_cpu.tobytes()
     assert np.concatenate([run_on_cpu(op, [row[None]]) for row in x]).tobytes() == on_cpu.tobytes()
-    size = np.abs(op.values).sum() + np.finfo(float).tiny
+    size = np.abs(op.values).sum() if isinstance(op, PathContributions) else 0.0
     assert np.abs(run_reference(op, [x]) - on_cpu).max() <= CLOSE * size
     return on_cpu
 
@@ -132,7 +135,9 @@ def close(found: np.ndarray, expected: np.ndarray, size: float) -> bool:
     ("dtype", "sets", "rounding"), [(np.float32, 0, "trunc"), (np.float32, 4, "trunc"), (np.float64, 4, "floor")]
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_all_coalitions(device: torch.device, dtype: type, sets: int, rounding: str, seed: int) -> None:
+def test_all_coalitions(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, dtype: type, sets: int, rounding: str, seed: int
+) -> None:
     """Players read several columns or none, and constants are none; numbers are missing, categories or at borders."""
     op = tree_ensemble(6, 4, 4, 2, seed, dtype, sets, 0.1, words=2, rounding=rounding)
     rng, players, columns = np.random.default_rng(seed), np.array([2, 0, 1, 1, 4, -1]), 5
@@ -145,8 +150,12 @@ def test_all_coalitions(device: torch.device, dtype: type, sets: int, rounding: 
     additive = found.reshape(7, 2, -1).sum(2)
     assert close(additive, op.values[leaves(op, x)].sum(1), size)
     cover = covers(op, rng)
-    found = answers(tree_contributions(op, op.values, players, columns, cover=cover), x, device)
-    assert close(found, path_dependent(op, op.values, players, columns, x, cover), size)
+    expected = path_dependent(op, op.values, players, columns, x, cover)
+    for most, kind in ((10, TreeContributions), (0, PathContributions)):
+        monkeypatch.setattr(trees, "MOST_PLAYERS", most)
+        path = tree_contributions(op, op.values, players, columns, cover=cover)
+        assert isinstance(path, kind)
+        assert close(answers(path, x, device), expected, size)
 
 
 def test_symmetric_trees_are_trees_that_ask_their_last_question_first(device: torch.device) -> None:
@@ -250,9 +259,8 @@ def test_categories_and_missing_numbers(device: torch.device) -> None:
 
 def test_catboost_has_the_same_answers(device: torch.device) -> None:
     X, y = drawn(300)
-    model = CatBoostRegressor(
-        iterations=10, depth=4, verbose=0, random_seed=0, thread_count=1, allow_writing_files=False
-    ).fit(X, y)
+    options = {"verbose": 0, "random_seed": 0, "thread_count": 1, "allow_writing_files": False}
+    model = CatBoostRegressor(iterations=10, depth=4, **options).fit(X, y)
     op = trees_of(model)
     assert isinstance(op, SymmetricTrees)
     weights = np.array(model.get_leaf_weights(), dtype=float)
@@ -284,10 +292,47 @@ def test_trees_without_players_are_the_base(device: torch.device) -> None:
     assert np.allclose(answers(constant, x, device), [[0, op.values[leaves(op, x[:1])].sum()]])
 
 
-def test_trees_that_are_too_large_are_refused() -> None:
-    op = tree_ensemble(60, 2, 11, stop=0.0)
-    with pytest.raises(ExportError, match=r"A leaf of the trees depends on 11 columns; .* at most 10\."):
-        tree_contributions(op, op.values, np.arange(60), 60, background=np.zeros((1, 60)))
-    op = tree_ensemble(60, 20, 10, stop=0.0)
+def test_trees_that_are_too_large_for_a_background_are_refused() -> None:
+    op = tree_ensemble(600, 2, 11, stop=0.0)
+    with pytest.raises(ExportError, match=r"A leaf of the trees depends on 11 columns; .* may depend on 10\. Limit"):
+        tree_contributions(op, op.values, np.arange(600), 600, background=np.zeros((1, 600)))
+    op = tree_ensemble(600, 16, 10, stop=0.0)
     with pytest.raises(ExportError, match=r"would take 1\.\d GiB; the most is 1 GiB"):
-        tree_contributions(op, op.values, np.arange(60), 60, background=np.zeros((1, 60)))
+        tree_contributions(op, op.values, np.arange(600), 600, background=np.zeros((1, 600)))
+
+
+def test_leaves_are_looked_up_together_where_that_takes_no_more_numbers() -> None:
+    """Two leaves below a split share all other conditions, and a symmetric tree asks as little as one of its leaves."""
+    rng = np.random.default_rng(0)
+    op = tree_ensemble(60, 9, 6, stop=0.0)
+    found = tree_contributions(op, op.values, np.arange(60), 60, background=rng.standard_normal((9, 60)))
+    assert len(found.asked) < 9 * 2**5
+    assert found.table.size <= 9 * 2**6 * 6 * 2**6
+    sums = np.zeros(61)
+    for conditions, players, own in found.groups:
+        sizes = np.abs(found.table[: (own.stop - own.start) * players << conditions]).reshape(-1, 1 << conditions)
+        np.add.at(sums, found.outputs_of(own, players).ravel(), sizes.max(1))
+        found = dataclasses.replace(found, table=found.table[sizes.size :])
+    assert 2**50 < sums.max() < 2**53
+    symmetric = symmetric_trees(60, [6] * 9, questions=200)
+    whole = tree_contributions(symmetric, symmetric.values, np.arange(60), 60, background=rng.standard_normal((9, 60)))
+    assert len(whole.asked) == 9
+
+
+def test_forests_that_were_grown_out(device: torch.device) -> None:
+    """Leaves depend on more columns than tables can have."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((250, 30)).astype(np.float32)
+    y = X @ rng.standard_normal(30) + X[:, 0] * X[:, 1]
+    model = RandomForestRegressor(2, max_features=1, bootstrap=False, random_state=0).fit(X, y)
+    op = trees_of(model)
+    assert isinstance(op, TreeEnsemble)
+    cover = np.zeros(len(op.feature))
+    cover[op.feature < 0] = np.bincount(leaves(op, X).ravel(), minlength=len(op.values))[op.child[op.feature < 0]]
+    path = tree_contributions(op, op.values / op.divisor, np.arange(30), 30, cover=summed(op, cover))
+    assert isinstance(path, PathContributions)
+    assert path.players.shape[1] > 10
+    found = answers(path, X[:4].astype(float), device)
+    explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
+    assert np.abs(found[:, :30] - explainer.shap_values(X[:4], check_additivity=False)).max() < 1e-5
+    assert close(found.sum(1) + op.baseline / op.divisor, model.predict(X[:4]), np.abs(op.values).sum())

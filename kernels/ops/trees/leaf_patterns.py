@@ -1,0 +1,322 @@
+"""Patterns of parts of trees: which of their conditions a row does not meet, a bit for each condition and row.
+
+Players are the columns of the user's table. A part of a tree is a leaf, or all leaves below a node. Its conditions are
+conjunctions of terms: what all splits above the part ask of one player together, and what a split inside the part asks
+of the rows that it sends to the left.
+
+A term asks whether `lower < x[feature] ≤ upper`, where a `lower` of NaN is no bound, or whether the category in
+`x[feature]` is in a set, and a flag says whether NaN meets it. Several nodes that ask for the same feature on the way
+to a leaf are one term. Thresholds, sets and rounding are those of `tree_ensemble.py`, and so are all decisions.
+
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from ...format.errors import PlanError
+from ...plan.plan import Operation, Parameters
+from .launch import ContributionsTile
+from .nodes import CATEGORICAL, MISSING_LEFT, MOST_SETS, ROUNDINGS
+
+MET_BY_MISSING = MISSING_LEFT
+"""Flag of a term: NaN meets it. The other flag is `CATEGORICAL`."""
+
+
+@triton.jit(do_not_specialize=["rows"])
+def patterns_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    words,  # int32 [terms, PARTS], the feature, 6 bits for the number of the condition, and 2 flags
+    lower,  # float32 or float64 [terms, PARTS]
+    upper,  # float32 or float64 [terms, PARTS]
+    sets,  # int32 [sets, WORDS]
+    counts,  # int32 [PARTS], of terms
+    patterns,  # uint8, int16 or int64 [⌈rows / TOGETHER⌉, PARTS, TOGETHER]
+    rows,
+    FEATURES: tl.constexpr,
+    PARTS: tl.constexpr,
+    WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
+    FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
+    TOGETHER: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
+):
+    """Write which conditions are not met. A program does `TOGETHER` rows of `BLOCK_PARTS` parts.
+
+    Rows past the last have the pattern of zeros.
+    """
+    block = tl.program_id(1).to(tl.int64)
+    place = tl.arange(0, TOGETHER)
+    row = (block * TOGETHER + place)[None, :]
+    part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
+    known = part < PARTS
+    inside = known[:, None] & (row < rows)
+    unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
+    for term in tl.range(0, tl.max(tl.load(counts + part, mask=known, other=0), axis=0)):
+        at = term * PARTS + part
+        word = tl.load(words + at, mask=known, other=0)[:, None]
+        least = tl.load(lower + at, mask=known, other=0.0)[:, None]
+        most = tl.load(upper + at, mask=known, other=0.0)[:, None]
+        value = tl.load(x + row * FEATURES + (word >> 8), mask=inside, other=0.0).to(upper.dtype.element_ty)
+        met = tl.where(value <= least, False, value <= most)
+        if WORDS:
+            categorical = (word & 2) != 0
+            fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
+            category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
+            number = tl.where(categorical, most, 0.0).to(tl.int32)
+            bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
+            met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
+        met = tl.where(value != value, (word & 1) != 0, met)
+        unmet |= tl.where(met, 0, 1).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
+    at = (block * PARTS + part[:, None]) * TOGETHER + place[None, :]
+    tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class LeafPatterns(Operation):
+    """Trees that were taken apart, such that the patterns of the parts say what each column of a table contributes.
+
+    Parts ascend in their number of conditions.
+    """
+
+    MOST: ClassVar[int]
+    """The most conditions of a part."""
+
+    feature: np.ndarray  # int32 [terms]
+    lower: np.ndarray  # float32 or float64 [terms], NaN without a bound
+    upper: np.ndarray  # of the same dtype [terms]; of a categorical term the row of `sets`
+    flags: np.ndarray  # uint8 [terms], MET_BY_MISSING and CATEGORICAL
+    sets: np.ndarray  # int32 [sets, words], as those of `tree_ensemble.py`
+    asked: np.ndarray  # int32 [parts, most conditions], a term of each condition, −1 past a part's last
+    others: np.ndarray  # int32 [others, 3], the part, condition and term where a condition has several terms
+    players: np.ndarray  # int32 [parts, most players], different ones, and `columns` past a part's last
+    base: np.ndarray  # float64 [targets]
+    columns: int
+    rounding: str
+
+    def check(self, *widths: int) -> None:
+        (features,), kind = widths, self.kind()
+        terms, dtype = self.feature.shape, self.upper.dtype
+        if {array.shape for array in (self.lower, self.upper, self.flags)} != {terms} or len(terms) != 1:
+            raise PlanError(f"{kind}: feature, lower, upper and flags must be [terms].")
+        if dtype not in (np.float32, np.float64) or self.lower.dtype != dtype:
+            raise PlanError(f"{kind}: lower and upper must both be float32 or float64.")
+        if self.rounding not in ROUNDINGS:
+            raise PlanError(f"{kind}: rounding must be one of {ROUNDINGS}, not {self.rounding!r}.")
+        if self.flags.dtype != np.uint8 or (self.flags > MET_BY_MISSING | CATEGORICAL).any():
+            raise PlanError(f"{kind}: flags must be uint8 of at most {MET_BY_MISSING | CATEGORICAL}.")
+        end = min(features, 2**23)
+        if self.feature.dtype != np.int32 or not _within(self.feature, 0, end):
+            raise PlanError(f"{kind}: feature must be int32 in [0, {end}).")
+        sets = self.sets
+        if sets.dtype != np.int32 or sets.ndim != 2 or not sets.shape[1] or sets.size >= 2**31:
+            raise PlanError(f"{kind}: sets must be int32 [sets, words].")
+        if not _within(self.upper[self.flags & CATEGORICAL > 0], 0, min(len(sets), MOST_SETS)):
+            raise PlanError(f"{kind}: upper must be a row of sets where a term is categorical.")
+        self._check_parts()
+        if self.base.dtype != np.float64 or self.base.ndim != 1:
+            raise PlanError(f"{kind}: base must be float64 [targets].")
+
+    def _check_parts(self) -> None:
+        """Raise `PlanError` unless the parts fit each other and the terms."""
+        kind, asked, others, players = self.kind(), self.asked, self.others, self.players
+        if asked.ndim != 2 or players.ndim != 2 or len(asked) != len(players) or asked.shape[1] > self.MOST:
+            raise PlanError(f"{kind}: asked and players must have a row for each part, of at most {self.MOST} numbers.")
+        if players.dtype != np.int32 or not _within(players, 0, self.columns + 1):
+            raise PlanError(f"{kind}: players must be int32 in [0, {self.columns}].")
+        ordered = np.sort(players, axis=1)
+        if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < self.columns)).any():
+            raise PlanError(f"{kind}: the players of a part must differ.")
+        if asked.dtype != np.int32 or not _within(asked, -1, len(self.feature)) or asked.size >= 2**28:
+            raise PlanError(f"{kind}: asked must be fewer than 2**28 int32 in [-1, {len(self.feature)}).")
+        if ((asked >= 0) != (np.arange(asked.shape[1]) < self.depth[:, None])).any() or (np.diff(self.depth) < 0).any():
+            raise PlanError(
+                f"{kind}: parts must ascend in their number of conditions, and -1 stand past a part's last."
+            )
+        if others.dtype != np.int32 or others.shape != (len(others), 3) or (others < 0).any():
+            raise PlanError(f"{kind}: others must be int32 [others, 3].")
+        part, condition, term = others.T
+        if (part >= len(asked)).any() or (term >= len(self.feature)).any():
+            raise PlanError(f"{kind}: others must name parts and terms.")
+        if (condition >= self.depth[part]).any() or (np.diff(part) < 0).any():
+            raise PlanError(f"{kind}: others must name conditions of parts, in the order of these.")
+
+    def output_width(self, *widths: int) -> int:
+        return len(self.base) * (self.columns + 1)
+
+    def pattern_parameters(self) -> dict[str, np.ndarray]:
+        """Return the terms of each part, as the kernel reads them."""
+        part, condition, term = self.others.T
+        place = self.depth[part] + _ranks(part)
+        counts = self.depth.astype(np.int32)
+        np.maximum.at(counts, part, place + 1)
+        asked = np.full((max(self.asked.shape[1], int(counts.max(initial=0))), len(counts)), -1)
+        bit = np.zeros(asked.shape, dtype=np.int32)
+        asked[: self.asked.shape[1]], asked[place, part] = self.asked.T, term
+        bit[: self.asked.shape[1]], bit[place, part] = np.arange(self.asked.shape[1])[:, None], condition
+        flags = np.append(self.flags, np.uint8(MET_BY_MISSING))[asked]
+        return {
+            "words": np.append(self.feature, np.int32(0))[asked] << 8 | bit << 2 | flags,
+            "lower": np.append(self.lower, self.lower.dtype.type(np.nan))[asked],
+            "upper": np.append(self.upper, self.upper.dtype.type(np.inf))[asked],
+            "sets": self.sets,
+            "counts": counts,
+        }
+
+    def launch_patterns(
+        self, parameters: Parameters, x: torch.Tensor, rows: int, tile: ContributionsTile
+    ) -> torch.Tensor:
+        """Launch the kernel, and return the patterns, `[⌈rows / together⌉, parts, together]`."""
+        parts, blocks = len(self.asked), triton.cdiv(rows, tile.together)
+        patterns = torch.empty(blocks, max(parts, 1), tile.together, dtype=self.pattern_dtype, device=x.device)
+        if parts:
+            patterns_kernel[(triton.cdiv(parts, tile.block_parts), blocks)](
+                x=x,
+                **{name: parameters[name] for name in ("words", "lower", "upper", "sets", "counts")},
+                patterns=patterns,
+                rows=rows,
+                FEATURES=x.shape[1],
+                PARTS=parts,
+                WORDS=self.sets.shape[1] if len(self.sets) else 0,
+                FLOOR=self.rounding == "floor",
+                TOGETHER=tile.together,
+                BLOCK_PARTS=tile.block_parts,
+                num_warps=4,
+            )
+        return patterns
+
+    def outputs_of(self, parts: slice, players: int) -> np.ndarray:
+        """Return the outputs to which parts of so many players add, int64 `[targets, parts, players]`."""
+        targets = np.arange(len(self.base))[:, None, None] * (self.columns + 1)
+        found: np.ndarray = targets + self.players[parts, :players]
+        return found
+
+    def baseline(self) -> np.ndarray:
+        """Return what outputs are without a part, float64 `[outputs]`."""
+        found = np.zeros((len(self.base), self.columns + 1))
+        found[:, -1] = self.base
+        return found.ravel()
+
+    def hides_nan(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return f"{len(self.asked)} parts of trees with up to {self.players.shape[1]} of {self.columns} columns"
+
+    def patterns(self, x: torch.Tensor) -> torch.Tensor:
+        """Return which conditions of each part are not met, one bit each, `[parts, rows]`.
+
+        Args:
+            x: `[rows, features]`, of the dtype of `upper`.
+        """
+        unmet = self.terms.met(x) ^ 1
+        found = torch.zeros(len(self.asked), len(x), dtype=self.pattern_dtype)
+        for bit, (first, asked) in enumerate(self._asked):
+            found[first:].add_(unmet.index_select(0, asked), alpha=1 << bit)
+        for part, asked, weight in self._others:
+            found.index_copy_(0, part, found.index_select(0, part) | unmet.index_select(0, asked) * weight)
+        return found
+
+    @functools.cached_property
+    def pattern_dtype(self) -> torch.dtype:
+        """Return the type that has a bit for each condition of a part."""
+        width = self.asked.shape[1]
+        return torch.uint8 if width <= 8 else torch.int16 if width <= 15 else torch.int64
+
+    @functools.cached_property
+    def depth(self) -> np.ndarray:
+        """Return the number of conditions of each part, int64 `[parts]`."""
+        return (self.asked >= 0).sum(axis=1)
+
+    @functools.cached_property
+    def terms(self) -> Terms:
+        """Return the terms as plain torch evaluates them."""
+        return Terms.of(self.feature, self.lower, self.upper, self.flags, self.sets, self.rounding)
+
+    @functools.cached_property
+    def groups(self) -> list[tuple[int, int, slice]]:
+        """Return the numbers of conditions and of players of parts that follow each other, and these parts."""
+        sizes = np.stack([self.depth, (self.players < self.columns).sum(axis=1)])
+        first = np.flatnonzero(np.append(True, (np.diff(sizes) != 0).any(axis=0))) if sizes.size else np.zeros(0, int)
+        ends = itertools.pairwise([*first.tolist(), len(self.asked)])
+        return [(*sizes[:, first].tolist(), slice(first, end)) for first, end in ends]
+
+    @functools.cached_property
+    def _asked(self) -> list[tuple[int, torch.Tensor]]:
+        """Return, for each number of a condition, the first part that has one, and the terms of it and later ones."""
+        first = np.searchsorted(self.depth, np.arange(self.asked.shape[1]), side="right")
+        return [(int(part), torch.from_numpy(self.asked[part:, bit].copy())) for bit, part in enumerate(first)]
+
+    @functools.cached_property
+    def _others(self) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Return parts that have further terms, one of these terms for each part, and the bits of their conditions."""
+        found, rank = [], _ranks(self.others[:, 0])
+        for number in range(int(rank.max(initial=-1)) + 1):
+            part, condition, term = self.others[rank == number].T.astype(np.int64)
+            weight = torch.from_numpy(np.int64(1) << condition).to(self.pattern_dtype)[:, None]
+            found.append((torch.from_numpy(part.copy()), torch.from_numpy(term.copy()), weight))
+        return found
+
+
+class Terms(NamedTuple):
+    """The terms as plain torch evaluates them, `[terms]` or `[terms, 1]` each."""
+
+    feature: torch.Tensor
+    lower: torch.Tensor
+    upper: torch.Tensor
+    by_missing: torch.Tensor  # whether NaN meets a term
+    categorical: torch.Tensor  # the numbers of the terms that ask for a category
+    words: torch.Tensor  # int32 [categorical terms, words], the sets of these
+    floor: bool
+
+    @staticmethod
+    def of(
+        feature: np.ndarray, lower: np.ndarray, upper: np.ndarray, flags: np.ndarray, sets: np.ndarray, rounding: str
+    ) -> Terms:
+        """Return the terms with these fields of an operation."""
+        categorical = np.flatnonzero(flags & CATEGORICAL)
+        return Terms(
+            torch.from_numpy(feature.astype(np.int64)),
+            torch.from_numpy(np.array(lower))[:, None],
+            torch.from_numpy(np.array(upper))[:, None],
+            torch.from_numpy(flags & MET_BY_MISSING)[:, None],
+            torch.from_numpy(categorical),
+            torch.from_numpy(sets[upper[categorical].astype(np.int64)]),
+            rounding == "floor",
+        )
+
+    def met(self, x: torch.Tensor) -> torch.Tensor:
+        """Return whether rows meet the terms, uint8 `[terms, rows]`.
+
+        Args:
+            x: `[rows, features]`, of the dtype of the bounds.
+        """
+        value = x.T.contiguous().index_select(0, self.feature)
+        found = (value <= self.upper).view(torch.uint8)
+        found &= (value <= self.lower).view(torch.uint8) ^ 1
+        if len(self.categorical):
+            asked, last = value.index_select(0, self.categorical), 32 * self.words.shape[1] - 1
+            known = (asked >= 0 if self.floor else asked > -1) & (asked < last)
+            category = torch.where(known, asked, last).long()
+            bit = self.words.gather(1, category >> 5) >> (category & 31) & 1
+            found.index_copy_(0, self.categorical, bit.to(torch.uint8))
+        if x.isnan().any():
+            found = torch.where(value.isnan(), self.by_missing, found)
+        return found
+
+
+def _ranks(ascending: np.ndarray) -> np.ndarray:
+    """Return how many equal numbers come before each one."""
+    return np.arange(len(ascending)) - np.searchsorted(ascending, ascending)
+
+
+def _within(numbers: np.ndarray, first: int, end: int) -> bool:
+    """Return whether all numbers are in [first, end)."""
+    return bool(((numbers >= first) & (numbers < end)).all())
