@@ -276,7 +276,7 @@ class PathContributions(LeafPatterns):
             )
 
     def launches(self, inputs: int) -> int:
-        return 3
+        return 4
 
     def describe(self) -> str:
         return f"{super().describe()}, {len(self.points)} points"
