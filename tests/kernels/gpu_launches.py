@@ -51,7 +51,7 @@ SHARED_BYTES = {75: 64 * 1024, 80: 99 * 1024, 90: 227 * 1024, 120: 99 * 1024}
 """Shared memory of a program from one capability up to the next: 8.6 has less than 8.0, and 12.0 less than 9.0."""
 ROWS = 100
 OTHER_ROWS = (1, 1000)
-"""Batches for which searches in groups or of fleets, and operations in digits, launch other kernels or shapes."""
+"""Batches for which searches in groups or of fleets, contributions, and operations in digits launch others."""
 Launch = tuple[int, JITFunction[Any], dict[str, Any], dict[str, Any]]
 
 
@@ -126,7 +126,7 @@ def launches() -> list[Launch]:
     kinds = ((torch.float32, list(TARGETS[:-1]), ROWS), (torch.float64, [TARGETS[-1]], ROWS))
     others = tuple((torch.float32, [90], rows) for rows in OTHER_ROWS)
     batches = [(operation, widths, *kind) for operation, widths in operations() for kind in kinds]
-    others_too = ("in int8", "norm in ten digits", "stacked neighbors")
+    others_too = ("in int8", "norm in ten digits", "stacked neighbors", "contributions")
     alike = IN_GROUPS | {name: OPERATIONS[name] for name in OPERATIONS if name.endswith(others_too)}
     batches += [(operation, list(widths), *kind) for operation, widths in alike.values() for kind in others]
     for operation, widths, dtype, capabilities, rows in batches:

@@ -32,8 +32,25 @@ MET_BY_MISSING = MISSING_LEFT
 
 
 @triton.jit(do_not_specialize=["rows"])
-def patterns_kernel(
+def columns_kernel(
     x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float32 or float64 [FEATURES, rows]
+    rows,
+    FEATURES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Write the numbers of each feature one after the other."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+    feature = tl.program_id(1).to(tl.int64) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
+    inside = (row < rows) & (feature < FEATURES)
+    value = tl.load(x + row * FEATURES + feature, mask=inside, other=0.0)
+    tl.store(columns + feature * rows + row, value.to(columns.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def patterns_kernel(
+    x,  # float32 or float64 [rows, FEATURES]; where COLUMNS [FEATURES, rows]
     words,  # int32 [terms, PARTS], the feature, 6 bits for the number of the condition, and 2 flags
     lower,  # float32 or float64 [terms, PARTS]
     upper,  # float32 or float64 [terms, PARTS]
@@ -45,6 +62,7 @@ def patterns_kernel(
     PARTS: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
+    COLUMNS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
 ):
@@ -64,7 +82,9 @@ def patterns_kernel(
         word = tl.load(words + at, mask=known, other=0)[:, None]
         least = tl.load(lower + at, mask=known, other=0.0)[:, None]
         most = tl.load(upper + at, mask=known, other=0.0)[:, None]
-        value = tl.load(x + row * FEATURES + (word >> 8), mask=inside, other=0.0).to(upper.dtype.element_ty)
+        feature = (word >> 8).to(tl.int64)
+        place_in_x = feature * rows + row if COLUMNS else row * FEATURES + feature
+        value = tl.load(x + place_in_x, mask=inside, other=0.0).to(upper.dtype.element_ty)
         met = tl.where(value <= least, False, value <= most)
         if WORDS:
             categorical = (word & 2) != 0
@@ -176,6 +196,13 @@ class LeafPatterns(Operation):
         """Launch the kernel, and return the patterns, `[⌈rows / together⌉, parts, together]`."""
         parts, blocks = len(self.asked), triton.cdiv(rows, tile.together)
         patterns = torch.empty(blocks, max(parts, 1), tile.together, dtype=self.pattern_dtype, device=x.device)
+        many = tile.together > 1  # neighbouring lanes then have neighbouring rows
+        if parts and many:
+            columns = torch.empty(x.shape[1], rows, dtype=parameters["upper"].dtype, device=x.device)
+            columns_kernel[(triton.cdiv(rows, 64), triton.cdiv(x.shape[1], 16))](
+                x, columns, rows, FEATURES=x.shape[1], BLOCK_ROWS=64, BLOCK_FEATURES=16, num_warps=4
+            )
+            x = columns.T
         if parts:
             patterns_kernel[(triton.cdiv(parts, tile.block_parts), blocks)](
                 x=x,
@@ -186,6 +213,7 @@ class LeafPatterns(Operation):
                 PARTS=parts,
                 WORDS=self.sets.shape[1] if len(self.sets) else 0,
                 FLOOR=self.rounding == "floor",
+                COLUMNS=many,
                 TOGETHER=tile.together,
                 BLOCK_PARTS=tile.block_parts,
                 num_warps=4,

@@ -27,6 +27,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ...cpu.ordered_sum import add_in_order
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
 from .integer_sum import answer
@@ -36,7 +37,10 @@ from .leaf_patterns import LeafPatterns
 LARGEST_SCRATCH = 2**28
 """The most bytes of products that the second kernel writes before the third reads them."""
 
-NUMBERS_AT_ONCE = 2**16
+ROWS, LARGEST_TILE = 16, 2**21
+"""The most rows, and the most answers to their terms, that plain torch has at a time."""
+
+NUMBERS_AT_ONCE = 2**15
 """The products that plain torch holds at a time."""
 
 ROUND = tl.constexpr(1.5 * 2.0**52)
@@ -206,34 +210,34 @@ class PathContributions(LeafPatterns):
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,) = inputs
         sums = np.zeros((len(x), self.output_width()))
-        rows = max(min(NUMBERS_AT_ONCE // max(len(self.feature), 1), len(x)), 1)
+        rows = min(max(LARGEST_TILE // max(len(self.feature), 1), 1), ROWS)
         for part, out in zip(x.split(rows), np.split(sums, range(rows, len(x), rows)), strict=True):
-            pattern = self.patterns(part.to(self.terms.upper.dtype)).numpy()
+            pattern = self.patterns(part.to(self.terms.upper.dtype)).T.contiguous().numpy()
+            at_once = max(NUMBERS_AT_ONCE // (len(self.points) * len(part)), 1)
             for depth, _, own in self.groups:
-                at_once = max(NUMBERS_AT_ONCE // (len(self.points) * len(part)), 1)
                 for start in range(own.start, own.stop, at_once):
                     some = slice(start, min(start + at_once, own.stop))
-                    self._add_up(pattern[some], depth, some, out)
+                    self._add_up(pattern[:, some], depth, some, out)
         return parameters["baseline"] + torch.from_numpy(sums) * parameters["unit"]
 
     def _add_up(self, pattern: np.ndarray, depth: int, leaves: slice, sums: np.ndarray) -> None:
-        """Add to `[rows, outputs]` what leaves of one number of players give, for patterns `[leaves, rows]`."""
-        unmet = [pattern >> place & 1 == 1 for place in range(depth)]
-        t, shares = self.points[:, None, None], self.share[leaves, :depth].T[:, :, None]  # [players, leaves, 1]
-        products = np.empty((len(t), *pattern.shape))
+        """Add to `[rows, outputs]` what leaves of one number of players give, for patterns `[rows, leaves]`."""
+        missed = [pattern >> place & 1 == 1 for place in range(depth)]
+        t, shares = self.points[:, None, None], self.share[leaves, :depth].T.copy()
+        products, room = np.empty((2, len(t), *pattern.shape))
         products[:] = self.weights[:, None, None]
-        for missed, share in zip(unmet, shares, strict=True):
+        factors = []  # of a player that meets its conditions, [points, 1, leaves]
+        for unmet, share in zip(missed, shares, strict=True):
             factor = (1.0 - t) * share
-            products *= np.where(missed, factor, t + factor)
+            factors.append(t + factor)
+            np.multiply(t, 1.0 - unmet, out=room)  # t where conditions are met, or 0
+            products *= np.add(room, factor, out=room)
+        of_unmet = _added(np.multiply(products, -1.0 / (1.0 - t), out=room)).copy()
         values, outputs = self._in_units(leaves, depth), self.outputs_of(leaves, depth)
-        row = sums.shape[1] * np.arange(pattern.shape[1])
-        for place, (missed, share) in enumerate(zip(unmet, shares, strict=True)):
-            without = np.where(missed, -1.0 / (1.0 - t), (1.0 - share) / (t + (1.0 - t) * share))
-            without *= products
-            given = without[0]
-            for each in without[1:]:
-                given += each
-            for value, output in zip(values[:, :, place, None], outputs[:, :, place, None], strict=True):
+        row = sums.shape[1] * np.arange(len(pattern))[:, None]
+        for place, (unmet, share, factor) in enumerate(zip(missed, shares, factors, strict=True)):
+            given = np.where(unmet, of_unmet, _added(np.multiply(products, (1.0 - share) / factor, out=room)))
+            for value, output in zip(values[:, :, place], outputs[:, :, place], strict=True):
                 added = np.bincount((output + row).ravel(), np.rint(given * value).ravel(), sums.size)
                 sums += added.reshape(sums.shape)
 
@@ -272,7 +276,7 @@ class PathContributions(LeafPatterns):
             )
 
     def launches(self, inputs: int) -> int:
-        return 3
+        return 4
 
     def describe(self) -> str:
         return f"{super().describe()}, {len(self.points)} points"
@@ -291,3 +295,9 @@ class PathContributions(LeafPatterns):
             for total, each in zip(largest, np.abs(self.values[own].T), strict=True):
                 np.add.at(total, self.players[own, :depth], each[:, None])
         return np.maximum(np.frexp(largest)[1], -900) - 51  # so that the unit itself is a normal number
+
+
+def _added(terms: np.ndarray) -> np.ndarray:
+    """Return the sums of `[points, rows, leaves]` over the points, one after the other."""
+    found: np.ndarray = add_in_order(torch.from_numpy(terms)).numpy()
+    return found

@@ -168,7 +168,7 @@ class TreeContributions(LeafPatterns):
             )
 
     def launches(self, inputs: int) -> int:
-        return 2
+        return 3
 
     def _lines(self, x: torch.Tensor) -> torch.Tensor:
         """Return the line of `_table` with the numbers of each part and row, int32 `[parts, rows]`."""
