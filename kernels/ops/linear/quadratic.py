@@ -234,7 +234,8 @@ class Quadratic(Operation):
             y = torch.cat([(u * (matmul(u, q) + w)).sum(1, keepdim=True) for q, w in forms], 1)
             return FUNCTIONS[self.function](y + parameters["intercept"])
 
-        return in_tiles(x, compute, len(self.intercept), 2 * self.quadratic.shape[1])
+        targets, features = self.linear.shape
+        return in_tiles(x, compute, targets, features * max(targets, 2))
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), (targets, features) = inputs, self.linear.shape
