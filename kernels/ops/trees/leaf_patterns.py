@@ -246,10 +246,14 @@ class LeafPatterns(Operation):
         """
         unmet = self.terms.met(x) ^ 1
         found = torch.zeros(len(self.asked), len(x), dtype=self.pattern_dtype)
+        if len(x) == 1:
+            unmet = unmet.view(-1)  # torch selects from a vector faster
         for bit, (first, asked) in enumerate(self._asked):
-            found[first:].add_(unmet.index_select(0, asked), alpha=1 << bit)
+            found[first:].add_(unmet.index_select(0, asked).view(len(asked), len(x)), alpha=1 << bit)
         for part, asked, weight in self._others:
-            found.index_copy_(0, part, found.index_select(0, part) | unmet.index_select(0, asked) * weight)
+            found.index_copy_(
+                0, part, found.index_select(0, part) | unmet.index_select(0, asked).view(len(asked), len(x)) * weight
+            )
         return found
 
     @functools.cached_property
@@ -326,7 +330,8 @@ class Terms(NamedTuple):
         Args:
             x: `[rows, features]`, of the dtype of the bounds.
         """
-        value = x.T.contiguous().index_select(0, self.feature)
+        columns = x.reshape(-1) if len(x) == 1 else x.T.contiguous()
+        value = columns.index_select(0, self.feature).view(len(self.feature), len(x))
         found = (value <= self.upper).view(torch.uint8)
         found &= (value <= self.lower).view(torch.uint8) ^ 1
         if len(self.categorical):
