@@ -76,8 +76,10 @@ CASES: dict[str, Case] = {
     "depth-6": Case("GradientBoosting, 100 × depth 6, path", _boosting(6), 32),
     "depth-6-background": Case("the same, background", _boosting(6), 32, BACKGROUND, 10_000),
     "depth-8": Case("GradientBoosting, 100 × depth 8, path", _boosting(8), 32),
-    "xgboost": Case("XGBoost, 100 × depth 6, path", _in_libraries(XGBRegressor, 6, 100), 32),
-    "lightgbm": Case("LightGBM, 100 × 31 leaves, path", _in_libraries(LGBMRegressor, -1, 100, verbose=-1), 32),
+    "xgboost": Case("XGBoost, 100 × depth 6, path", _in_libraries(XGBRegressor, 6, 100), 32, most_rows=1024),
+    "lightgbm": Case(
+        "LightGBM, 100 × 31 leaves, path", _in_libraries(LGBMRegressor, -1, 100, verbose=-1), 32, most_rows=1024
+    ),
     "many-trees": Case("XGBoost, 1,000 × depth 8, path", _in_libraries(XGBRegressor, 8, 1000), 32, most_rows=1024),
     "grown": Case(
         "forest of 100 grown out, path",
