@@ -30,7 +30,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 from sklearn.svm import SVR
 from xgboost import DMatrix, XGBRegressor
 
-from benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.gpu.families import kernels
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
 from triton_regressors.exporter.contributions.covers import covers_of
@@ -85,7 +85,7 @@ CASES: dict[str, Case] = {
         "forest of 100 grown out, path",
         lambda: RandomForestRegressor(100, random_state=SEED, n_jobs=-1),
         32,
-        most_rows=1024,
+        most_rows=64,
     ),
     "ridge": Case("Ridge", lambda: make_pipeline(StandardScaler(), Ridge()), 64, BACKGROUND, 100),
     "degree-2": Case("degree 2", _degree_2, 32, BACKGROUND, 100),
@@ -216,11 +216,14 @@ def run(
     device = torch.device("cpu" if dry_run or cpu else "cuda:0")
     print(f"contributions on {'the CPU' if device.type == 'cpu' else device_name()}")
     effort = QUICK if quick or dry_run else Effort(rounds=9)
-    settings = {"quick": quick, "inputs": INPUTS, "busy_at_start": busy()}
-    cases = []
+    settings, path = {"quick": quick, "inputs": INPUTS, "one_thread": cpu}, None
     for name in models:
-        cases += measure(name, sizes, effort, device, 60 if dry_run else FIT_ROWS, 1 if cpu else None)
-    return None if dry_run else save(directory or default_directory(), "contributions", settings, {"cases": cases})
+        at_start = {"busy_at_start": busy()}
+        found = measure(name, sizes, effort, device, 60 if dry_run else FIT_ROWS, 1 if cpu else None)
+        if not dry_run:
+            results, place = [at_start | each for each in found], directory or default_directory()
+            path = save_models(place, "contributions", settings, results, list(CASES), among="cases")
+    return path
 
 
 def main() -> None:
