@@ -1,6 +1,7 @@
 """Draws the pictures of docs/contributions.md: `python -m docs.contribution_pictures` writes docs/images/contributions.
 
-The model is the one that the page's section `SECTION` fits and exports, so that the pictures show what the page prints.
+The model is the one that the page's Python blocks up to `LAST` fit and export, so that the pictures show what the page
+prints.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from triton_regressors.clients.contributions.drawing import bars, beeswarm, wate
 from triton_regressors.clients.contributions.target import Target
 
 PAGE, FOLDER = ROOT / "docs/contributions.md", ROOT / "docs/images/contributions"
-SECTION = "## A real model"
+LAST = 2
+"""The number of Python blocks of the page that come before the server."""
 INK, PAPER, FRAME = "#0f172a", "#ffffff", "#cbd5e1"
 MARGIN = 14
 
 
-def explained(section: str) -> Target:
-    """Return the contributions to the answers for the rows `held_out` of the model in a section's first Python block."""
+def explained(page: str) -> Target:
+    """Return the contributions to the answers for the rows `held_out` of the entry `progress` of a page."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    code = next(block.code for block in blocks(section) if block.language == "python")
+    code = [block.code for block in blocks(page) if block.language == "python"][:LAST]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        exec(compile(code, "<example>", "exec"), names)
-        found = tr.load(names["entry"].directory).infer(names["held_out"], outputs=("y", "contributions"))
+        exec(compile("\n".join(code), "<example>", "exec"), names)
+        found = tr.load("model_repository/progress").infer(names["held_out"], outputs=("y", "contributions"))
     rows, parts = names["held_out"], found["contributions"]
     return Target(
         name="y",
@@ -60,7 +62,7 @@ def card(chart: str) -> str:
 
 def pictures(page: str) -> dict[Path, str]:
     """Return the files of a page."""
-    target = explained(page[page.index(SECTION) :])
+    target = explained(page)
     charts = {"waterfall": waterfall(target, 0), "beeswarm": beeswarm(target), "bars": bars(target)}
     return {FOLDER / f"{name}.svg": card(chart) for name, chart in charts.items()}
 

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 from xgboost import DMatrix, XGBRegressor
 
 import triton_regressors as tr
@@ -91,6 +92,17 @@ def test_path_takes_encoders_that_refuse_unknown_categories(tmp_path: Path, enco
     theirs = shap.TreeExplainer(model[-1])(np.float32(model[0].transform(TABLE))).values
     own = np.column_stack([theirs[:, -3:], theirs[:, :-3].sum(axis=1)])
     assert (np.abs(found[:, :-1] - own).max() < 2e-6) == isinstance(encoder, OrdinalEncoder)
+
+
+def test_shap_rounds_thresholds_to_float32(tmp_path: Path) -> None:
+    """Its background game compares with float32 thresholds: both rows go left, and it explains neither answer."""
+    X = np.float32([[np.nextafter(np.float32(27.2), np.float32(0))], [27.2]]).astype(float)
+    model = DecisionTreeRegressor().fit(X, [0, 1])
+    tr.export(model, tmp_path, name="edge", sample=X, contributions="background")
+    found = tr.load(tmp_path / "edge").infer(X, outputs=("contributions",))["contributions"]
+    assert found.tolist() == [[-0.5, 0.5], [0.5, 0.5]]
+    theirs = shap.TreeExplainer(model, shap.maskers.Independent(X)).shap_values(X, check_additivity=False)
+    assert theirs.tolist() == [[0.0], [0.0]]
 
 
 def test_batches_of_costly_explanations_have_fewer_rows(tmp_path: Path) -> None:
