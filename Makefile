@@ -61,6 +61,7 @@ pages: setup  ## Make the generated pages, and what the examples of the others p
 	$(BIN)/python -m docs.estimators
 	$(BIN)/python -m benchmarks.figures.tables
 	$(BIN)/python -m gallery.pictures
+	$(BIN)/python -m docs.contribution_pictures
 	$(BIN)/python -m gallery.page
 	$(BIN)/python -m docs.examples
 

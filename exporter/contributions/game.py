@@ -153,11 +153,12 @@ class Game:
         """Add a term of columns that have one player each, or none."""
         used = (weight != 0).any(axis=1)
         taken = np.flatnonzero(used & (players != NOBODY))
-        if len(taken):
-            self._check_background()
         if not used.any():
             return
-        mean = np.where(used, self._values[value].mean(axis=0), 0.0)
+        number = self._check_of_categories(value) if self._whose == PATH else None
+        if number is None and len(taken):
+            self._check_background()
+        mean = np.where(used, self._values[value].mean(axis=0) if number is None else number, 0.0)
         if not np.isfinite(mean).all():
             raise ExportError("the background rows must be finite where the model takes no missing numbers")
         self._constant += mean @ weight
@@ -167,6 +168,18 @@ class Game:
         whole[taken, :, players[taken]] = weight[taken]
         self._intercept -= np.einsum("i,itc->tc", mean, whole).ravel()
         self._contract(value, whole.reshape(len(weight), -1))
+
+    def _check_of_categories(self, value: str) -> float | None:
+        """Return the number of all categories in a look-up that only makes NaN of others; None for another value.
+
+        Encoders that take no unknown category add one to the margin, where it changes nothing.
+        """
+        makers = {step.output: step.operation for step in (*self.margin.steps, *self._steps)}
+        operation = makers.get(value)
+        if not isinstance(operation, Lookup) or operation.function != "identity":
+            return None
+        numbers = np.unique(operation.table[~np.isnan(operation.table)])
+        return float(numbers[0]) if len(numbers) == 1 else None
 
     def _contract(self, value: str, weight: np.ndarray) -> None:
         """Add a linear map of a value to the answer."""
@@ -232,7 +245,7 @@ class Game:
             case Lookup(summed=True, function="identity"):
                 self._add_lookups(operation, first, weight)
             case Polynomial():
-                self._add_products(operation, first, weight)
+                self._add_products(step, weight)
             case SymmetricTrees(function="identity") | TreeEnsemble(function="identity"):
                 self._add_trees(step, weight)
             case Pairwise():
@@ -324,12 +337,18 @@ class Game:
         """Return the operation that makes a value of the margin's plan."""
         return next(step.operation for step in self.margin.steps if step.output == value)
 
-    def _add_products(self, operation: Polynomial, value: str, weight: np.ndarray) -> None:
-        """Add monomials of several columns."""
+    def _add_products(self, step: Step, weight: np.ndarray) -> None:
+        """Add monomials of several columns, unless a factor depends on several columns by itself."""
         self._check_background()
-        products, weights, intercept = product_contributions(
-            operation, weight, self._players[value], self._columns, self._values[value]
-        )
+        operation, (value,) = step.operation, step.inputs
+        assert isinstance(operation, Polynomial)
+        try:
+            products, weights, intercept = product_contributions(
+                operation, weight, self._players[value], self._columns, self._values[value]
+            )
+        except ExportError:
+            self._rest[step.output] = weight
+            return
         self._intercept += intercept
         self._contract(self._add(products, value), weights)
 

@@ -111,7 +111,7 @@ def tree_contributions(
     common: dict[str, Any] = {"columns": columns, "rounding": trees.rounding}
     if background is not None:
         if fault:
-            raise ExportError(f"{fault} Limit the depth of the trees, or choose the path-dependent game.")
+            raise ExportError(f"{fault}; limit the depth of the trees, or choose 'path'")
         chance, starts = _of_rows(conditions, depth, background, trees.rounding)
         leaves = Leaves(nodes, conditions, depth, chance, starts, centred)
         common["base"] = chance[starts[:-1]] @ values
@@ -124,8 +124,8 @@ def tree_contributions(
     most = int(depth.max())
     if most > PathContributions.MOST:
         raise ExportError(
-            f"A leaf of the trees depends on {most} columns; contributions are answered for at most "
-            f"{PathContributions.MOST}."
+            f"a leaf of the trees depends on {most} columns, and contributions are answered for at most "
+            f"{PathContributions.MOST}"
         )
     kept = np.flatnonzero((depth > 0) & centred.any(axis=1))
     kept = kept[np.argsort(depth[kept], kind="stable")]
@@ -151,12 +151,12 @@ def _fault(depth: np.ndarray, targets: int) -> str:
     """Return why there can be no tables of leaves of so many players, or nothing if there can."""
     most = int(depth.max(initial=0))
     if most > MOST_PLAYERS:
-        return f"A leaf of the trees depends on {most} columns; with a background it may depend on {MOST_PLAYERS}."
+        return f"a leaf of the trees depends on {most} columns, with a background on at most {MOST_PLAYERS}"
     size = 8 * targets * int((depth << depth).sum())
     if size > LARGEST_TABLE:
         return (
-            f"The contributions of {len(depth):,} leaves of up to {most} columns would take {size / 2**30:.1f} GiB; "
-            f"the most is {LARGEST_TABLE / 2**30:g} GiB."
+            f"the contributions of {len(depth):,} leaves of up to {most} columns would take {size / 2**30:.1f} GiB; "
+            f"the most is {LARGEST_TABLE / 2**30:g} GiB"
         )
     return ""
 

@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 import shap
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 from xgboost import DMatrix, XGBRegressor
 
 import triton_regressors as tr
@@ -23,6 +24,9 @@ from triton_regressors.model_config import from_pbtxt
 rng = np.random.default_rng(0)
 TABLE = pd.DataFrame(rng.standard_normal((90, 3)), columns=["size", "age", "rooms"]).assign(kind=list("abc") * 30)
 Y = TABLE["size"] * TABLE["age"] + TABLE["kind"].map({"a": 1, "b": 2, "c": 4}) + TABLE["rooms"]
+
+
+FOREST = RandomForestRegressor(5, max_depth=5, random_state=0)
 
 
 def encoded(*last: Any) -> Any:
@@ -75,6 +79,30 @@ def test_path_is_what_xgboost_returns(tmp_path: Path) -> None:
     tr.export(model, tmp_path, name="boosted", contributions="path")
     found = tr.load(tmp_path / "boosted").infer(X, outputs=("contributions",))["contributions"]
     np.testing.assert_allclose(found, model.get_booster().predict(DMatrix(X), pred_contribs=True), atol=2e-5)
+
+
+@pytest.mark.parametrize("encoder", [OneHotEncoder(), OrdinalEncoder()])
+def test_path_takes_encoders_that_refuse_unknown_categories(tmp_path: Path, encoder: Any) -> None:
+    """The values of one-hot columns do not add up to their column's; one column of numbers is the column."""
+    model = make_pipeline(make_column_transformer((encoder, ["kind"]), remainder=StandardScaler()), FOREST)
+    model.fit(TABLE, Y)
+    tr.export(model, tmp_path, name="forest", sample=TABLE, contributions="path")
+    found = tr.load(tmp_path / "forest").infer(TABLE, outputs=("contributions",))["contributions"]
+    np.testing.assert_allclose(found.sum(axis=1), model.predict(TABLE), atol=2e-6)
+    theirs = shap.TreeExplainer(model[-1])(np.float32(model[0].transform(TABLE))).values
+    own = np.column_stack([theirs[:, -3:], theirs[:, :-3].sum(axis=1)])
+    assert (np.abs(found[:, :-1] - own).max() < 2e-6) == isinstance(encoder, OrdinalEncoder)
+
+
+def test_shap_rounds_thresholds_to_float32(tmp_path: Path) -> None:
+    """Its background game compares with float32 thresholds: both rows go left, and it explains neither answer."""
+    X = np.float32([[np.nextafter(np.float32(27.2), np.float32(0))], [27.2]]).astype(float)
+    model = DecisionTreeRegressor().fit(X, [0, 1])
+    tr.export(model, tmp_path, name="edge", sample=X, contributions="background")
+    found = tr.load(tmp_path / "edge").infer(X, outputs=("contributions",))["contributions"]
+    assert found.tolist() == [[-0.5, 0.5], [0.5, 0.5]]
+    theirs = shap.TreeExplainer(model, shap.maskers.Independent(X)).shap_values(X, check_additivity=False)
+    assert theirs.tolist() == [[0.0], [0.0]]
 
 
 def test_batches_of_costly_explanations_have_fewer_rows(tmp_path: Path) -> None:
