@@ -42,7 +42,7 @@ MOST_EVALUATIONS, FEWEST_ROWS = 2**18, 2
 
 ADDITIVITY = 1e-9
 """The largest difference of the exact contributions from the margin and from the definition, in the margin's standard
-deviations; a margin that is summed in float32 has its own rounding beside it."""
+deviations; a margin that is summed in float32, or of rounded sums, has its own rounding beside it."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Contributions:
         """Compare exact contributions of the first rows with the margin, and some with the definition."""
         rows, columns, background, targets = len(found), self.columns, self.background, self.game.targets
         exact, own = found.reshape(rows, targets, columns + 1), self._margin(X[:rows])
-        allowed = ADDITIVITY * unit + _rounding(self.game.margin) * np.abs(own).max()
+        allowed = ADDITIVITY * unit + _rounding(self.game.margin) * np.abs(own).max() + self.game.rounding(X[:rows])
 
         def error(missed: np.ndarray, what: str) -> float:
             largest = float((missed / unit).max())

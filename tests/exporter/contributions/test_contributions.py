@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import shap
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
@@ -16,6 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from xgboost import DMatrix, XGBRegressor
 
 import triton_regressors as tr
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.model_config import from_pbtxt
@@ -105,6 +107,15 @@ def test_a_background_with_missing_numbers_is_one_where_the_model_takes_them(tmp
         tr.export(model, tmp_path, name=name, sample=X, contributions=name, **question)  # type: ignore[arg-type]
         found = tr.load(tmp_path / name).infer(X, outputs=("contributions",))["contributions"]
         np.testing.assert_allclose(found.sum(axis=1), model.predict(X), atol=2e-6)
+
+
+def test_sums_rounded_to_float32_are_explained_before_they_are_rounded() -> None:
+    X = (1e4 + rng.standard_normal((90, 4))).astype(np.float32)
+    model = make_pipeline(PCA(2, whiten=True), Ridge()).fit(X, X[:, 0] - X[:, 1])
+    found = compile_estimator(model, sample=X, contributions="background", background=X[:9])
+    assert found.report.float32 is not None  # both types were tried, the first with rounding everywhere
+    assert found.contributions is not None
+    assert found.report.within
 
 
 def test_contributions_stand_beside_every_other_output(tmp_path: Path) -> None:
