@@ -71,6 +71,7 @@ parity: setup  ## Serve every case of the test catalogue and print the table of 
 coverage: setup  ## Measure every case of the catalogue and make docs/coverage.md anew
 	$(BIN)/python -m docs.coverage measure
 	$(BIN)/python -m docs.coverage float32
+	$(BIN)/python -m docs.coverage contributions
 	$(BIN)/python -m docs.coverage write
 
 soak: setup  ## Send 300 concurrent clients to a real Triton server for a minute, one request in ten bad

@@ -4,6 +4,7 @@
     python -m docs.coverage measure --only 'ridge*'  only these cases
     python -m docs.coverage measure --missing        only cases that this engine has not measured yet
     python -m docs.coverage float32                  fit and ask every case with float32 tables; --only, --missing too
+    python -m docs.coverage contributions            export every case with contributions; --only, --missing too
     python -m docs.coverage write                    render docs/coverage.md from docs/coverage.json
     python -m docs.peers                             measure other tools on the same cases (see there)
 
@@ -28,7 +29,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ from tests.exporter.catalogue.cases import CASES, Case
 if TYPE_CHECKING:
     from triton_regressors.exporter.compile import Compilation
     from triton_regressors.kernels.format.inputs import Inputs
+    from triton_regressors.kernels.plan.plan import Plan
 
 RESULTS = Path(__file__).parent / "coverage.json"
 PAGE = Path(__file__).parent / "coverage.md"
@@ -59,6 +61,19 @@ AUTO = "auto"
 
 FLOAT32 = "float32"
 """The source of the figures for float32 tables."""
+
+CONTRIBUTIONS = "contributions"
+"""The source of the figures for contributions."""
+
+BACKGROUND_ROWS = 8
+"""The number of a case's rows that contributions are against, and that the kernels explain."""
+
+WAYS = {
+    "tree_contributions": "trees",
+    "pairwise_contributions": "points",
+    "coalitions": "definition",
+}
+"""The ways in which contributions are computed, by operation; "sum" is all else."""
 
 TOLERANCE = 1e-5
 TREE_TOLERANCE = 1e-6
@@ -244,38 +259,134 @@ def _single(X: Any) -> Any:
 
 def measure_float32(pattern: str, *, missing: bool = False) -> int:
     """Measure the cases whose names match with float32 tables; return how many ended in an error."""
+    return _measure_beside(FLOAT32, _float32_named, pattern, missing)
+
+
+def _float32_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
+    """Return a case's name and its figures for a float32 table, None if it ended in another error."""
+    return name, _quietly(float32_case, name)
+
+
+def _measure_beside(
+    source: str, measure: Callable[[str], tuple[str, dict[str, Any] | str | None]], pattern: str, missing: bool
+) -> int:
+    """Record a source's figures of the cases whose names match; return how many ended in an error."""
     cases = read_results()["cases"]
-    done = {name for name, case in cases.items() if FLOAT32 in case} if missing else set()
+    done = {name for name, case in cases.items() if source in case} if missing else set()
     names = [name for name in sorted(CASES) if fnmatch.fnmatch(name, pattern) and name not in done]
     found: dict[str, Any] = {}
     failed, start = 0, time.monotonic()
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
-        for number, (name, figures) in enumerate(processes.map(_float32_named, names), 1):
+        for number, (name, figures) in enumerate(processes.map(measure, names), 1):
             if figures is None:
                 failed += 1
                 print(f"{name}: an error", file=sys.stderr)
             else:
                 found[name] = figures
             if number % RECORDED_AT_ONCE == 0 or number == len(names):
-                record(FLOAT32, versions_of(PACKAGES[:-1]), found)
+                record(source, versions_of(PACKAGES[:-1]), found)
                 found = {}
             show_progress(number, len(names), start)
-    print(f"{len(names) - failed} cases asked with float32 tables, {failed} failed.")
+    print(f"{len(names) - failed} cases measured, {failed} failed.")
     return failed
 
 
-def _float32_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
-    """Return a case's name and its figures for a float32 table, None if it ended in another error."""
+def _quietly(measure: Callable[[Case], dict[str, Any] | str], name: str) -> dict[str, Any] | str | None:
+    """Return a case's figures, None if it ended in an error, which is printed."""
     import torch
 
     torch.set_num_threads(1)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return name, float32_case(CASES[name])
+            return measure(CASES[name])
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
-            return name, None
+            return None
+
+
+def contributions_case(case: Case) -> dict[str, dict[str, Any] | str]:
+    """Return a case's figures for contributions by game, or the reason why the exporter refuses them.
+
+    The game "path" is there if trees alone make the contributions of the game "background".
+    """
+    found = {"background": _explained(case, contributions="background", background=case.fitted()[1][:BACKGROUND_ROWS])}
+    background = found["background"]
+    if not isinstance(background, str) and background["how"] == ["trees"]:
+        found["path"] = _explained(case, contributions="path")
+    return found
+
+
+def _explained(case: Case, **question: Any) -> dict[str, Any] | str:
+    """Return how contributions are computed, their errors and the kernels launched, or why they are refused.
+
+    All are in standard deviations of the margin, which the contributions add up to. `error` is the largest difference
+    of the kernels' contributions of some rows from the exact ones. Sums over coalitions take too long in the
+    interpreter, so that plain torch computes them. If it is beyond the tolerance, `excess` is what is beyond one unit
+    in the last place. `additivity` is the largest difference of the exact contributions' sum from the margin.
+    """
+    from triton_regressors.exporter.compile import compile_estimator
+    from triton_regressors.exporter.errors import ExportError
+    from triton_regressors.kernels.engine.runner import Runner
+    from triton_regressors.kernels.format.parity import measure
+
+    estimator, X = case.fitted()
+    try:
+        compilation = compile_estimator(estimator, sample=X, **question)
+    except ExportError as refusal:
+        return str(refusal)
+    if not compilation.report.within:
+        raise AssertionError(f"the export is beyond its tolerance: {compilation.report!r}")
+    plan, sample, evidence = compilation.plan, compilation.sample, compilation.contributions
+    assert evidence is not None
+    how, steps = ways_of(plan), plan.steps_for((CONTRIBUTIONS,))
+    exact = sample.expected[CONTRIBUTIONS][:BACKGROUND_ROWS]
+    engine = "auto" if "definition" in how else "triton" if _on_gpu() else "interpret"
+    runner = Runner(plan, engine=engine, max_rows=BACKGROUND_ROWS)
+    served = runner.predict(sample.X[: len(exact)], (CONTRIBUTIONS,))[CONTRIBUTIONS]
+    parity = measure(served, exact, sample.units[CONTRIBUTIONS])
+    return {
+        "how": how,
+        "error": rounded(parity.max_error),
+        **({} if parity.max_error <= TOLERANCE else {"excess": rounded(parity.excess)}),
+        "additivity": rounded(evidence.additivity),
+        "launches": sum(step.launches() for step in steps),
+    }
+
+
+def ways_of(plan: Plan) -> list[str]:
+    """Return the ways, of `WAYS` and "sum", in which a plan computes contributions, in that order."""
+    makers = {step.output: step for step in plan.steps}
+    found, left = set[str](), [plan.outputs[CONTRIBUTIONS]]
+    while left:
+        step = makers.get(left.pop())
+        if step is None:
+            found.add("sum")
+        elif (kind := step.operation.kind()) in WAYS:
+            found.add(WAYS[kind])
+        else:
+            weight = getattr(step.operation, "weight", None)
+            constant = weight is not None and not np.any(weight)
+            left += () if constant else step.inputs
+    return [way for way in ("sum", *WAYS.values()) if way in found] or ["sum"]  # a constant
+
+
+def _on_gpu() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def measure_contributions(pattern: str, *, missing: bool = False) -> int:
+    """Measure the contributions of the cases whose names match; return how many ended in an error."""
+    if not _on_gpu():
+        os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before the exporter is imported
+    return _measure_beside(CONTRIBUTIONS, _contributions_named, pattern, missing)
+
+
+def _contributions_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
+    """Return a case's name and its figures for contributions, None if it ended in another error."""
+    return name, _quietly(contributions_case, name)
 
 
 def measure_cases(pattern: str, *, missing: bool = False) -> int:
@@ -478,15 +589,20 @@ def main() -> int:
     measure = commands.add_parser("measure", help="run every case's kernels and write docs/coverage.json")
     measure.add_argument("--missing", action="store_true", help="leave out what this machine's engine has measured")
     measure.add_argument("--only", default="*", metavar="PATTERN", help="the cases to measure, as in 'ridge*'")
-    single = commands.add_parser("float32", help="fit and ask every case with float32 tables")
-    single.add_argument("--missing", action="store_true", help="leave out what is there")
-    single.add_argument("--only", default="*", metavar="PATTERN", help="the cases, as in 'ridge*'")
+    beside = {
+        FLOAT32: (measure_float32, "fit and ask every case with float32 tables"),
+        CONTRIBUTIONS: (measure_contributions, "export every case with contributions"),
+    }
+    for source, (_, what) in beside.items():
+        command = commands.add_parser(source, help=what)
+        command.add_argument("--missing", action="store_true", help="leave out what is there")
+        command.add_argument("--only", default="*", metavar="PATTERN", help="the cases, as in 'ridge*'")
     commands.add_parser("write", help="render docs/coverage.md from docs/coverage.json")
     arguments = parser.parse_args()
     if arguments.command == "measure":
         return int(measure_cases(arguments.only, missing=arguments.missing) > 0)
-    if arguments.command == "float32":
-        return int(measure_float32(arguments.only, missing=arguments.missing) > 0)
+    if arguments.command in beside:
+        return int(beside[arguments.command][0](arguments.only, missing=arguments.missing) > 0)
     from docs import coverage_page
 
     if names := outdated(read_results()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from sklearn.utils import all_estimators
 
 from docs.coverage import (
     AUTO,
+    BACKGROUND_ROWS,
+    CONTRIBUTIONS,
     ENGINES,
     FLOAT32,
     ROWS,
@@ -57,6 +60,14 @@ reproducible bits, mostly because of sums of matrix products before a decision, 
 `predict` to the rows as float64. The share is the share of rows whose own answers differ between the two types.
 "refused": the case cannot be fitted on float32, or the export is refused.
 
+"Contributions" says how the output `contributions` of the case is computed: the exact Shapley values of the columns of
+the user's own table, against a background of {background} of the case's rows. "sum": a sum of numbers, or of products
+of numbers, that depend on one column each. "trees": products over the columns that each leaf asks for. "points": a
+product over the columns for each stored point. "definition": the model itself for all coalitions of the columns.
+"path": the path-dependent game of the trees can be had too. "–" with a number: the export is refused for the reason of
+this number, listed below the summary. At each export the exact values are held to the margin and to the definition, and
+the served values to the exact ones; `docs/coverage.json` has the errors.
+
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
 written. `tests/exporter/estimators/test_refusals_*.py` has the settings that are refused, and the reasons. Cases named
 "strings-" read columns of strings; the kernels get the numbers that an entry looks up for these.
@@ -101,6 +112,7 @@ def _introduction(results: Results) -> str:
         made=MADE_ROWS,
         tolerance=_short(TOLERANCE),
         trees=_short(TREE_TOLERANCE),
+        background=BACKGROUND_ROWS,
         wrong=_short(WRONG),
         engines=" ".join(engines),
         peers=f"({versions['peers']}.)" if "peers" in versions else "(None was run.)",
@@ -134,6 +146,10 @@ def _summary(results: Results) -> Iterator[str]:
     yield table(["", "this project", *PEERS], rows, numbers=range(1, len(tools) + 1))
     yield _of_types(results)
     yield _of_float32(results)
+    yield _of_contributions(results)
+    if reasons := refused_contributions(results):
+        yield "Contributions are refused for these reasons:"
+        yield "\n".join(f"{number}. {reason}" for reason, number in reasons.items())
     parts = [part for case in CASES.values() for part in walk(case.estimator)]
     settings = options(parts)
     yield (
@@ -171,6 +187,53 @@ def _of_float32(results: Results) -> str:
         f"float32 answers, and {kept:,} are within the promise. The other {len(found) - len(own):,} are compared with "
         "its answers to the same rows as float64."
     )
+
+
+def _of_contributions(results: Results) -> str:
+    """Return how many cases have contributions, in which ways, and their largest error."""
+    found = [case[CONTRIBUTIONS] for case in results["cases"].values() if CONTRIBUTIONS in case]
+    exact = [games["background"] for games in found if not isinstance(games["background"], str)]
+    ways = Counter(_ways(figures["how"]) for figures in exact).most_common()
+    paths = [games["path"] for games in found if not isinstance(games.get("path", ""), str)]
+    error = max((contributions_error(figures) for figures in exact + paths), default=0.0)
+    return (
+        f"{len(exact):,} of {len(found):,} cases have exact contributions against a background "
+        f"({', '.join(f'{way} {count:,}' for way, count in ways)}), and {len(paths):,} by the paths of their trees. "
+        f"The largest error of a served contribution is {_error(error)} standard deviations of the answers, or "
+        "one unit in its last place if that is more."
+    )
+
+
+def contributions_error(figures: Mapping[str, Any]) -> float:
+    """Return the error of contributions that counts: beyond one unit in the last place if that is more."""
+    return float("nan") if figures["error"] is None else float(figures.get("excess", figures["error"]))
+
+
+def refused_contributions(results: Results) -> dict[str, int]:
+    """Return the reasons why contributions against a background are refused, and their numbers in the page."""
+    found = (case.get(CONTRIBUTIONS, {}).get("background") for case in results["cases"].values())
+    reasons = sorted({refusal(figures) for figures in found if isinstance(figures, str)})
+    return {reason: number for number, reason in enumerate(reasons, 1)}
+
+
+def refusal(message: str) -> str:
+    """Return the reason that an exporter's message gives, without the name of the model."""
+    return re.sub(r"^Cannot export \w+ with contributions: ", "", message).rstrip(".")
+
+
+def contributions_cell(figures: Mapping[str, Any] | None, reasons: Mapping[str, int]) -> str:
+    """Return the text of the column of contributions: how they are computed, or the number of the reason."""
+    if figures is None:
+        return ""
+    background = figures["background"]
+    if isinstance(background, str):
+        return f"– ({reasons[refusal(background)]})"
+    path = "path" in figures and not isinstance(figures["path"], str)
+    return f"exact, {_ways(background['how'])}{', path' if path else ''}"
+
+
+def _ways(how: Sequence[str]) -> str:
+    return " + ".join(how)
 
 
 def _answers(results: Results) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
@@ -250,7 +313,7 @@ def cell(figures: Mapping[str, Any], peer: str) -> str:
 
 def _cases_table(results: Results, names: Sequence[str]) -> str:
     """Return the table of these cases, a row for each output."""
-    engines = [engine for engine in ENGINES if engine in results["versions"]]
+    engines, reasons = [engine for engine in ENGINES if engine in results["versions"]], refused_contributions(results)
     measured = [name if engine == "interpret" else f"{name}, GPU" for engine in engines for name in TYPES]
     rows = []
     for (name, output), figures in _answers({"cases": {name: results["cases"][name] for name in names}}):
@@ -261,8 +324,11 @@ def _cases_table(results: Results, names: Sequence[str]) -> str:
         what = shortened(describe(CASES[name].estimator)).replace("|", "\\|")
         title = name if output == "y" else f"{name}, {output}"
         errors.append(float32_cell(figures.get(FLOAT32)))
-        rows.append([title, f"`{what}`", choice, *errors, launches, *(cell(figures, peer) for peer in PEERS)])
-    head = ["case", "estimator", "input", *measured, "float32 table", "kernels", *PEERS]
+        explained = contributions_cell(results["cases"][name].get(CONTRIBUTIONS) if output == "y" else None, reasons)
+        rows.append(
+            [title, f"`{what}`", choice, *errors, launches, explained, *(cell(figures, peer) for peer in PEERS)]
+        )
+    head = ["case", "estimator", "input", *measured, "float32 table", "kernels", "contributions", *PEERS]
     return table(head, rows, numbers=range(3, 5 + len(measured)))
 
 

@@ -16,6 +16,7 @@ from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.contributions.values import Values
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.evidence import Asked, Compared
+from triton_regressors.exporter.evidence.oracle import Oracle
 from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.exporter.passes.optimise import fuse
@@ -41,7 +42,7 @@ MOST_EVALUATIONS, FEWEST_ROWS = 2**18, 2
 
 ADDITIVITY = 1e-9
 """The largest difference of the exact contributions from the margin and from the definition, in the margin's standard
-deviations; a margin that is summed in float32 has its own rounding beside it."""
+deviations; a margin that is summed in float32, or of rounded sums, has its own rounding beside it."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,9 @@ class Contributions:
         Raises:
             ExportError: they do not add up to the margin, or differ from the definition.
         """
-        sample, nan_sample = map(self._answer, (compared.sample, compared.nan_sample))
-        report = self._report(sample.X, sample.expected[OUTPUT])
+        unit = units(self._margin(compared.sample.X[:ROWS_OF_UNIT]))
+        sample, nan_sample = (self._answer(rows, unit) for rows in (compared.sample, compared.nan_sample))
+        report = self._report(sample.X, sample.expected[OUTPUT], unit)
         return dataclasses.replace(compared, sample=sample, nan_sample=nan_sample), report
 
     @property
@@ -109,20 +111,26 @@ class Contributions:
         each = sum(operation.evaluations() for operation in operations if isinstance(operation, Coalitions))
         return min(max(MOST_EVALUATIONS // max(each, 1), FEWEST_ROWS), EXPLAINED_ROWS)
 
-    def _answer(self, sample: Sample) -> Sample:
+    def _answer(self, sample: Sample, unit: np.ndarray) -> Sample:
+        """Return rows with their exact contributions, whose errors are measured as those of their sum are.
+
+        A column that adds nothing has contributions of rounding errors alone, whose spread is no unit.
+        """
+        scales = {**sample.scales, OUTPUT: np.repeat(unit, self.columns + 1)}
         found = {OUTPUT: _value(self.derived, self.derived.outputs[OUTPUT], sample.X[: self._rows])}
-        return dataclasses.replace(sample, expected={**sample.expected, **found}, rounded={**sample.rounded, **found})
+        return dataclasses.replace(
+            sample, expected={**sample.expected, **found}, rounded={**sample.rounded, **found}, scales=scales
+        )
 
     def _margin(self, X: np.ndarray) -> np.ndarray:
         """Return the margin of rows, float64 `[rows, targets]`."""
         return _value(self.game.margin, self.game.margin.outputs[MARGIN], X, served=True)
 
-    def _report(self, X: np.ndarray, found: np.ndarray) -> ContributionsReport:
+    def _report(self, X: np.ndarray, found: np.ndarray, unit: np.ndarray) -> ContributionsReport:
         """Compare exact contributions of the first rows with the margin, and some with the definition."""
         rows, columns, background, targets = len(found), self.columns, self.background, self.game.targets
         exact, own = found.reshape(rows, targets, columns + 1), self._margin(X[:rows])
-        unit = units(self._margin(X[:ROWS_OF_UNIT]))
-        allowed = ADDITIVITY * unit + _rounding(self.game.margin) * np.abs(own).max()
+        allowed = ADDITIVITY * unit + _rounding(self.game.margin) * np.abs(own).max() + self.game.rounding(X[:rows])
 
         def error(missed: np.ndarray, what: str) -> float:
             largest = float((missed / unit).max())
@@ -160,6 +168,7 @@ def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: 
         background = inputs.rounded(oracle.matrix(table, lowered.inputs.numeric, THE_BACKGROUND)).astype(plan.dtype)
         if not len(background):
             raise ExportError(f"{THE_BACKGROUND} has no rows.")
+        _check_answered(oracle, table)
     players, columns = players_of_inputs(inputs), inputs.n_given
     game = Game(plan, players, columns, background, lambda step: covers_of(step, lowered))
     try:
@@ -168,6 +177,16 @@ def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: 
         name = type(oracle.estimator).__name__
         raise ExportError(f"Cannot export {name} with contributions: {error}.") from error
     return Contributions(game, fuse(derived), derived, background, players, columns)
+
+
+def _check_answered(oracle: Oracle, table: Any) -> None:
+    """Raise `ExportError` if the estimator does not answer the rows of the background, as where it takes no NaN."""
+    try:
+        answers, why = oracle.of_table(table), "it predicts no finite number for a row of the background"
+    except Exception as error:  # an estimator refuses rows in many ways
+        answers, why = {}, f"it refuses the background ({str(error).splitlines()[0].rstrip('.')})"
+    if not answers or not all(np.isfinite(values).all() for values in answers.values()):
+        raise ExportError(f"Cannot export {type(oracle.estimator).__name__} with contributions: {why}.")
 
 
 def _rounding(margin: Plan) -> float:

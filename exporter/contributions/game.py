@@ -99,6 +99,7 @@ class Game:
         self._intercept = np.zeros(self._width)
         self._linear: dict[str, np.ndarray] = {}
         self._rest: dict[str, np.ndarray] = {}
+        self._rounded: dict[str, np.ndarray] = {}
         self._steps: list[Step] = []
         self._parts: list[str] = []
 
@@ -137,6 +138,17 @@ class Game:
         steps = (*self.margin.steps, *self._steps)
         found = Plan(self._plan.n_features, steps, {OUTPUT: self._parts[0]}, self._plan.dtype)
         return found.with_steps(found.steps_for([OUTPUT]))
+
+    def rounding(self, X: np.ndarray) -> float:
+        """Return the most that a difference of two margins owes to sums that the model rounds to float32.
+
+        Contributions are those of the sums before they are rounded. `X` are rows, `[rows, n_features]`.
+        """
+        largest = 0.0
+        for values in (self._values, Values(self.margin.steps, X)):
+            parts = [np.abs(values[value]) @ weight for value, weight in self._rounded.items()]
+            largest = max(largest, float(np.sum(parts, axis=0).max()) if parts else 0.0)
+        return 2 * 2.0**-24 * largest
 
     def _add(self, operation: Operation, *inputs: str) -> str:
         """Add a step and return the name of its value."""
@@ -234,7 +246,10 @@ class Game:
             case Scale():
                 self._pass_on(first, operation.factor[:, None] * weight)
                 self._constant -= (operation.shift * operation.factor) @ weight
-            case Float32() | Elementwise(function="identity", low=None, high=None):
+            case Float32():
+                self._rounded[first] = np.abs(weight)
+                self._pass_on(first, weight)
+            case Elementwise(function="identity", low=None, high=None):
                 self._pass_on(first, weight)
             case Combine(operation="sum", exponent=1.0):
                 _, *terms = operation.terms()
@@ -243,7 +258,7 @@ class Game:
                     self._pass_on(name, factor * own)
                     self._constant += offset * weight.sum(axis=0)
             case Lookup(summed=True, function="identity"):
-                self._add_lookups(operation, first, weight)
+                self._add_lookups(step, weight)
             case Polynomial():
                 self._add_products(step, weight)
             case SymmetricTrees(function="identity") | TreeEnsemble(function="identity"):
@@ -253,11 +268,14 @@ class Game:
             case _:
                 self._rest[step.output] = weight
 
-    def _add_lookups(self, operation: Lookup, value: str, weight: np.ndarray) -> None:
-        """Add a sum of lookups, each of which is a number of one column."""
+    def _add_lookups(self, step: Step, weight: np.ndarray) -> None:
+        """Add a sum of lookups, if each is a number of one column."""
+        operation, (value,) = step.operation, step.inputs
+        assert isinstance(operation, Lookup)
         players = self._players[value][operation.columns]
         if (players == SEVERAL).any():
-            raise ExportError("a category depends on several columns of the table")
+            self._rest[step.output] = weight
+            return
         for target in range(self.targets):
             table = operation.table @ weight[:, [target]]
             name = self._add(Lookup(operation.columns, operation.starts, operation.keys, table), value)
@@ -338,17 +356,17 @@ class Game:
         return next(step.operation for step in self.margin.steps if step.output == value)
 
     def _add_products(self, step: Step, weight: np.ndarray) -> None:
-        """Add monomials of several columns, unless a factor depends on several columns by itself."""
+        """Add monomials of several columns, if each factor has one player."""
         self._check_background()
         operation, (value,) = step.operation, step.inputs
         assert isinstance(operation, Polynomial)
-        try:
-            products, weights, intercept = product_contributions(
-                operation, weight, self._players[value], self._columns, self._values[value]
-            )
-        except ExportError:
+        factors = operation.indices[weight.any(axis=1)]
+        if (self._players[value][factors[factors < self._widths[value]]] == SEVERAL).any():
             self._rest[step.output] = weight
             return
+        products, weights, intercept = product_contributions(
+            operation, weight, self._players[value], self._columns, self._values[value]
+        )
         self._intercept += intercept
         self._contract(self._add(products, value), weights)
 

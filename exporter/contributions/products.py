@@ -15,8 +15,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL
-from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.contributions.players import NOBODY
 from triton_regressors.kernels.ops.linear.monomials import Monomials
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 
@@ -32,14 +31,11 @@ def product_contributions(
     Args:
         operation: the monomials.
         weights: float64 `[monomials, targets]`.
-        players: the players of the columns of the operation's input.
+        players: the players of the columns of the operation's input, one each where there is a weight.
         columns: the number of columns of the table.
         background: float64 `[rows, width]`, that input for the background rows.
 
     The answer is `[rows, targets · (columns + 1)]`, target after target, with the base at a target's end.
-
-    Raises:
-        ExportError: a factor depends on several columns of the table.
     """
     scaled = (background - operation.shift) * operation.factor
     targets, width = weights.shape[1], len(players)
@@ -56,8 +52,6 @@ def product_contributions(
             continue
         of_player: dict[int, list[int]] = defaultdict(list)
         for column in indices[indices < width].tolist():
-            if players[column] == SEVERAL:
-                raise ExportError("a product has a factor that depends on several columns")
             of_player[int(players[column])].append(column)
         everyone = [player for player in of_player if player != NOBODY]
         constant = of_player.get(NOBODY, [])

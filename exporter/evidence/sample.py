@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,10 +57,17 @@ class GivenRows(_Answered):
 class Sample(_Answered):
     """Rows as an entry gets them, `X` in the dtype of its plan.
 
-    `rounded` are the answers to `X`; for rows that were not rounded they equal `expected`.
+    `rounded` are the answers to `X`; for rows that were not rounded they equal `expected`. `scales` are the units of
+    outputs that are not measured by their own spread.
     """
 
     rounded: Answers
+    scales: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @functools.cached_property
+    def units(self) -> dict[str, np.ndarray]:
+        """The unit of error for each output's columns."""
+        return {**super().units, **self.scales}
 
 
 def take_rows(oracle: Oracle, lowered: Lowered, given: Any | None) -> GivenRows:

@@ -15,6 +15,9 @@ from docs import coverage, coverage_page, peers
 from tests.exporter.catalogue.cases import CASES, Case
 from tests.exporter.catalogue.compiled import compiled
 
+EXPLAINED = ("ridge", "gradient-default", "before-ridge-nystroem", "ada-linear", "kernel-ridge-many-features")
+"""A case for each way of computing contributions, and one that is refused."""
+
 MEASURE = "run `python -m docs.coverage measure`, or with `--only NAME`, and `python -m docs.coverage write`"
 
 
@@ -94,8 +97,8 @@ def test_what_a_gpu_measured_stands_in_columns_of_its_own(results: coverage.Resu
     versions = {**results["versions"], "triton": {"GPU": "NVIDIA H200", "triton": "3.6.0"}}
     both = {"versions": versions, "cases": {"ridge": {**ridge, "triton": ridge["interpret"]}, "lasso": lasso}}
     head, _, first, second = coverage_page._cases_table(both, ["ridge", "lasso"]).splitlines()
-    columns = [cell.strip() for cell in head.split("|")][3:10]
-    assert columns == ["input", "FP32", "FP64", "FP32, GPU", "FP64, GPU", "float32 table", "kernels"]
+    columns = [cell.strip() for cell in head.split("|")][3:11]
+    assert columns == ["input", "FP32", "FP64", "FP32, GPU", "FP64, GPU", "float32 table", "kernels", "contributions"]
     measured, missing = ([cell.strip() for cell in line.split("|")][4:8] for line in (first, second))
     assert measured[:2] == measured[2:]
     assert missing[2:] == ["", ""]
@@ -135,6 +138,48 @@ def test_measured_again_the_figures_are_the_recorded_ones(results: coverage.Resu
             for key in ("error", "ulp"):
                 assert figures.pop(key) == pytest.approx(recorded[kind][output][key], rel=0.06, abs=1e-9)
             assert figures.items() <= recorded[kind][output].items()
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+@pytest.mark.filterwarnings("ignore")
+def test_contributions_measured_again_are_the_recorded_ones(results: coverage.Results, name: str) -> None:
+    found = coverage.contributions_case(CASES[name])
+    recorded = results["cases"][name]["contributions"]
+    assert found.keys() == recorded.keys()
+    for game, figures in found.items():
+        if isinstance(figures, str):
+            assert figures == recorded[game]
+        else:
+            assert [figures[key] for key in ("how", "launches")] == [recorded[game][key] for key in ("how", "launches")]
+            assert coverage_page.contributions_error(figures) <= coverage.TOLERANCE
+
+
+def test_every_case_says_how_its_contributions_are_exact_or_why_not(results: coverage.Results) -> None:
+    page = coverage.PAGE.read_text(encoding="utf-8")
+    for name, case in results["cases"].items():
+        assert case.get("contributions"), f"{name}: run `python -m docs.coverage contributions --missing` and `write`"
+        for game, figures in case["contributions"].items():
+            if isinstance(figures, str):
+                assert figures.startswith("Cannot export "), name
+                assert game == "path" or f". {coverage_page.refusal(figures)}\n" in page
+            else:
+                assert set(figures["how"]) <= {"sum", *coverage.WAYS.values()}, name
+                assert coverage_page.contributions_error(figures) <= coverage.TOLERANCE, name
+                assert figures["additivity"] <= coverage.TOLERANCE, name
+
+
+@pytest.mark.parametrize(
+    ("figures", "cell"),
+    [
+        ({"background": {"how": ["trees"]}, "path": {"how": ["trees"]}}, "exact, trees, path"),
+        ({"background": {"how": ["trees"]}, "path": "Cannot export A with contributions: no covers."}, "exact, trees"),
+        ({"background": {"how": ["sum", "points"]}}, "exact, sum + points"),
+        ({"background": "Cannot export A with contributions: too many columns."}, "– (1)"),
+        (None, ""),
+    ],
+)
+def test_the_column_of_contributions_says_how(figures: Any, cell: str) -> None:
+    assert coverage_page.contributions_cell(figures, {"too many columns": 1}) == cell
 
 
 def test_every_plan_is_the_one_that_was_measured(results: coverage.Results) -> None:

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 import shap
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
+from sklearn.decomposition import PCA
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -17,6 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 from xgboost import DMatrix, XGBRegressor
 
 import triton_regressors as tr
+from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.model_config import from_pbtxt
@@ -116,6 +118,49 @@ def test_batches_of_costly_explanations_have_fewer_rows(tmp_path: Path) -> None:
     assert report.explained == 2**18 // (2**9 * 100)
 
 
+def test_a_column_that_adds_nothing_is_measured_by_the_answers_unit(tmp_path: Path) -> None:
+    X = rng.standard_normal((90, 3))
+    model = MLPRegressor(hidden_layer_sizes=(4,), max_iter=20).fit(X, X[:, 0])
+    model.coefs_[0][2] = 0.0  # its contributions are rounding errors of sums over coalitions
+    done = tr.export(model, tmp_path, name="net", sample=X, contributions="background", background=X[:7])
+    units = done.compilation.report.units
+    np.testing.assert_allclose(units["contributions"], units["y"][0], rtol=1e-6)
+    assert np.abs(done.compilation.sample.expected["contributions"][:, 2]).max() < 1e-15
+
+
+def test_a_background_with_missing_numbers_is_one_where_the_model_takes_them(tmp_path: Path) -> None:
+    X = np.where(rng.random((90, 3)) < 0.2, np.nan, rng.standard_normal((90, 3)))
+    model = HistGradientBoostingRegressor(max_iter=9).fit(X, Y)
+    for name, question in {"path": {}, "background": {"background": X[:9]}}.items():
+        tr.export(model, tmp_path, name=name, sample=X, contributions=name, **question)  # type: ignore[arg-type]
+        found = tr.load(tmp_path / name).infer(X, outputs=("contributions",))["contributions"]
+        np.testing.assert_allclose(found.sum(axis=1), model.predict(X), atol=2e-6)
+
+
+def test_sums_rounded_to_float32_are_explained_before_they_are_rounded() -> None:
+    X = (1e4 + rng.standard_normal((90, 4))).astype(np.float32)
+    model = make_pipeline(PCA(2, whiten=True), Ridge()).fit(X, X[:, 0] - X[:, 1])
+    found = compile_estimator(model, sample=X, contributions="background", background=X[:9])
+    assert found.report.float32 is not None  # both types were tried, the first with rounding everywhere
+    assert found.contributions is not None
+    assert found.report.within
+
+
+def test_contributions_stand_beside_every_other_output(tmp_path: Path) -> None:
+    model = encoded(GradientBoostingRegressor(n_estimators=9)).fit(TABLE[:60], Y[:60])
+    options = {"sample": TABLE[:60], "calibrate": (TABLE[60:], Y[60:]), "out_of_range": True}
+    tr.export(model, tmp_path, name="without", **options)  # type: ignore[arg-type]
+    tr.export(model, tmp_path, name="with", contributions="background", **options)  # type: ignore[arg-type]
+    without, found = (tr.load(tmp_path / name).infer(TABLE) for name in ("without", "with"))
+    assert found.pop("contributions").shape == (90, 5)
+    assert {name: y.tobytes() for name, y in found.items()} == {name: y.tobytes() for name, y in without.items()}
+    assert found.keys() == {"y", "lower", "upper", "out_of_range"}
+    with pytest.raises(ExportError, match=r"'with' exists with .* contributions \[5\], and this model has"):
+        tr.export(model, tmp_path, name="with", **options)  # type: ignore[arg-type]
+    with pytest.raises(ExportError, match=r"'without' exists with .* and this model has .* contributions \[5\]; a new"):
+        tr.export(model, tmp_path, name="without", contributions="background", **options)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -126,6 +171,10 @@ def test_batches_of_costly_explanations_have_fewer_rows(tmp_path: Path) -> None:
         ({"contributions": "path"}, "Cannot export Pipeline with contributions: the game 'path' is defined for trees"),
         ({"contributions": "background", "background": TABLE[:0]}, "The background"),
         ({"contributions": "background", "background": TABLE[["size"]]}, "background"),
+        (
+            {"contributions": "background", "background": TABLE.assign(age=np.nan)},
+            "Cannot export Pipeline with contributions: it refuses the background .Input X contains NaN",
+        ),
     ],
 )
 def test_arguments_that_misfit_are_refused(tmp_path: Path, options: dict[str, object], message: str) -> None:

@@ -107,7 +107,7 @@ DEFINED: dict[str, tuple[Any, np.ndarray]] = {
     "neighbours": (KNeighborsRegressor(3), Y),
     "process of two targets": (GaussianProcessRegressor(Matern(nu=1.5), alpha=0.1), TWO),
     "components before trees": (make_pipeline(PCA(2), GradientBoostingRegressor(n_estimators=3)), Y),
-    "components before products": (make_pipeline(PCA(2), PolynomialFeatures(2), Ridge()), Y),
+    "products of components": (make_pipeline(PCA(2), PolynomialFeatures(2), Ridge()), Y),
     "votes of a line and links": (VotingRegressor([("line", Ridge()), ("link", PoissonRegressor())]), Y**2),
 }
 
