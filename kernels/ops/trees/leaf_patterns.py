@@ -32,7 +32,7 @@ MET_BY_MISSING = MISSING_LEFT
 
 
 @triton.jit(do_not_specialize=["rows"])
-def columns_kernel(
+def feature_major_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     columns,  # float32 or float64 [FEATURES, rows]
     rows,
@@ -199,7 +199,7 @@ class LeafPatterns(Operation):
         many = tile.together > 1  # neighbouring lanes then have neighbouring rows
         if parts and many:
             columns = torch.empty(x.shape[1], rows, dtype=parameters["upper"].dtype, device=x.device)
-            columns_kernel[(triton.cdiv(rows, 64), triton.cdiv(x.shape[1], 16))](
+            feature_major_kernel[(triton.cdiv(rows, 64), triton.cdiv(x.shape[1], 16))](
                 x, columns, rows, FEATURES=x.shape[1], BLOCK_ROWS=64, BLOCK_FEATURES=16, num_warps=4
             )
             x = columns.T
