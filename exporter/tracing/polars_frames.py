@@ -300,7 +300,6 @@ def _put_expressions(active: Patches) -> None:
     active.put(pl.Expr, "__array_ufunc__", array_ufunc)
     active.put(pl.Expr, "to_frame", lambda self, name=None: one(self if name is None else self.alias(name)))
     active.put(pl.Expr, "to_list", in_python)
-    active.put(pl.Expr, "__iter__", in_python)
     active.put(pl.Expr, "__bool__", branch)
     active.put(pl.Expr, "__getitem__", refusing("it takes single values of a column", "Use expressions of polars"))
 

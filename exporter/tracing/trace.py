@@ -203,7 +203,8 @@ class OtherRows(Untraceable):
 def _of_polars(error: Exception, leaves: Sequence[Expression], names: Sequence[Any] | None) -> str:
     """Return what to do for code that may take tables of polars and was given one of pandas; or nothing."""
     given = names is None or any(leaf.kind.polars is not None for leaf in leaves)
-    if given or "polars" not in sys.modules or not (isinstance(error, AttributeError) or "Expr" in str(error)):
+    of_polars = "Expr" in str(error) or type(error).__module__.startswith("polars")
+    if given or "polars" not in sys.modules or not (isinstance(error, AttributeError) or of_polars):
         return ""
     return "If it takes a DataFrame of polars, give a DataFrame of polars as sample"
 
