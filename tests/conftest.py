@@ -22,6 +22,7 @@ settings.load_profile("untimed")
 GPU = torch.cuda.is_available()
 if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before any test imports one
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # read when Numba is imported, as shap does before the gallery's tests
     from tests.interpreter import spare_repeated_work
 
     spare_repeated_work()
