@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from triton_regressors.contribution_game import PATH
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.contributions.contributions import STAGE as EXPLAIN_STAGE
 from triton_regressors.exporter.contributions.contributions import THE_BACKGROUND, Question, find_contributions
-from triton_regressors.exporter.contributions.game import PATH
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.evidence.evidence import Terms, ask, compare, profile_of, report
 from triton_regressors.exporter.evidence.intervals import STAGE

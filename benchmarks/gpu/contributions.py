@@ -33,8 +33,9 @@ from xgboost import DMatrix, XGBRegressor
 from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.gpu.families import kernels
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
+from triton_regressors.contribution_game import BACKGROUND, OUTPUT, PATH
 from triton_regressors.exporter.contributions.covers import covers_of
-from triton_regressors.exporter.contributions.game import BACKGROUND, OUTPUT, PATH, Game, add_contributions
+from triton_regressors.exporter.contributions.game import Game, add_contributions
 from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.exporter.passes.optimise import fuse

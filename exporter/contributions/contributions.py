@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from triton_regressors.contribution_game import BACKGROUND, OUTPUT, PATH
 from triton_regressors.exporter.contributions.coalitions import shapley_values
 from triton_regressors.exporter.contributions.covers import covers_of
-from triton_regressors.exporter.contributions.game import BACKGROUND, GAMES, OUTPUT, PATH, Game, add_contributions
+from triton_regressors.exporter.contributions.game import GAMES, Game, add_contributions
 from triton_regressors.exporter.contributions.margin import MARGIN
 from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.contributions.values import Values
@@ -22,7 +23,7 @@ from triton_regressors.exporter.lowering.lower import Lowered
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.kernels.entry import ContributionsReport
 from triton_regressors.kernels.format.parity import units
-from triton_regressors.kernels.ops.games.coalitions import Coalitions
+from triton_regressors.kernels.ops.games.coalitions import evaluations
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import Plan
@@ -107,9 +108,7 @@ class Contributions:
     @property
     def _rows(self) -> int:
         """The number of rows whose exact contributions are computed: fewer if each takes many evaluations."""
-        operations = [step.operation for step in self.derived.steps]
-        each = sum(operation.evaluations() for operation in operations if isinstance(operation, Coalitions))
-        return min(max(MOST_EVALUATIONS // max(each, 1), FEWEST_ROWS), EXPLAINED_ROWS)
+        return min(max(MOST_EVALUATIONS // max(evaluations(self.derived), 1), FEWEST_ROWS), EXPLAINED_ROWS)
 
     def _answer(self, sample: Sample, unit: np.ndarray) -> Sample:
         """Return rows with their exact contributions, whose errors are measured as those of their sum are.

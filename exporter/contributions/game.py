@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from triton_regressors.contribution_game import BACKGROUND, OUTPUT, PATH
 from triton_regressors.exporter.contributions.coalitions import definition_weights
 from triton_regressors.exporter.contributions.margin import MARGIN, margin_of
 from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL, players_of_values
@@ -46,12 +47,9 @@ from triton_regressors.kernels.ops.trees.tree_contributions import TreeContribut
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
-OUTPUT = "contributions"
-
 MOST_COLUMNS = 12
 """The most columns whose coalitions are all computed."""
 
-BACKGROUND, PATH = "background", "path"
 GAMES = (BACKGROUND, PATH)
 """The games. `background`: columns that do not take part have the numbers of background rows (Štrumbelj and Kononenko
 2014; Janzing, Minorics and Blöbaum 2020). `path`: a tree takes the mean over both children there, weighted by their
@@ -247,7 +245,7 @@ class Game:
                 self._pass_on(first, operation.factor[:, None] * weight)
                 self._constant -= (operation.shift * operation.factor) @ weight
             case Float32():
-                self._rounded[first] = np.abs(weight)
+                self._rounded[first] = self._rounded.get(first, 0.0) + np.abs(weight)
                 self._pass_on(first, weight)
             case Elementwise(function="identity", low=None, high=None):
                 self._pass_on(first, weight)
@@ -296,7 +294,7 @@ class Game:
         try:
             found = tree_contributions(operation, values, np.maximum(players, NOBODY), self._columns, **game)
         except ExportError:  # leaves of too many columns
-            if self._whose == PATH or self._active > MOST_COLUMNS:
+            if self._whose == PATH or len(self._active) > MOST_COLUMNS:
                 raise
             self._rest[step.output] = weight
         else:
@@ -325,8 +323,7 @@ class Game:
         steps.append(Step(contraction, ("side by side",), MARGIN))
         whole = Plan(self._plan.n_features, tuple(steps), {MARGIN: MARGIN}, self._plan.dtype)
         rest = fuse(whole.with_steps(whole.steps_for([MARGIN])))
-        of_input = self._players[INPUT]
-        active = sorted(set(of_input.tolist()) - {NOBODY})
+        of_input, active = self._players[INPUT], self._active
         if SEVERAL in active:
             raise ExportError("a number that own code makes of several columns of strings belongs to no column")
         if len(active) > MOST_COLUMNS:
@@ -347,9 +344,9 @@ class Game:
         self._contract(value, weight.reshape(-1, self._width))
 
     @property
-    def _active(self) -> int:
-        """The number of columns that are players."""
-        return len(set(self._players[INPUT].tolist()) - {NOBODY})
+    def _active(self) -> list[int]:
+        """The players of the columns of the matrix."""
+        return sorted(set(self._players[INPUT].tolist()) - {NOBODY})
 
     def _maker(self, value: str) -> Operation:
         """Return the operation that makes a value of the margin's plan."""

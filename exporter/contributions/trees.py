@@ -80,8 +80,8 @@ def tree_contributions(
     A constant has the same value in all rows. In the interventional game it keeps the one of each background row, and
     in the path-dependent game it is averaged over, in all coalitions.
 
-    A split that no training row reached sends half of the rows to either side, as XGBoost has it. CatBoost refuses
-    leaves without weight, LightGBM and `sklearn` do not grow such nodes, and shap divides by 0.
+    A split that no training row reached sends half of the rows to either side. XGBoost 3.2 answers NaN there, and shap
+    divides by 0; LightGBM and `sklearn` do not grow such nodes.
 
     Symmetric trees ask their last question first, as CatBoost's own ShapValues have it; the order matters to the
     path-dependent game alone.

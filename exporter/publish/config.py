@@ -19,7 +19,7 @@ from triton_regressors.kernels.engine.staging import MAX_NUMBERS
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS, DATES
 from triton_regressors.kernels.format.inputs import INTEGERS, MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
 from triton_regressors.kernels.format.member_numbers import joined, tensors_of_numbers
-from triton_regressors.kernels.ops.games.coalitions import Coalitions
+from triton_regressors.kernels.ops.games.coalitions import evaluations
 from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.kernels.serving.observer import DEFAULT_MODE, MODES
 from triton_regressors.model_config import sent_inputs
@@ -110,9 +110,7 @@ class ServingOptions(Batching):
 
 def most_rows(plan: Plan) -> int:
     """Return how many rows a batch of a new entry has at most by default."""
-    operations = [step.operation for step in plan.steps]
-    each = sum(operation.evaluations() for operation in operations if isinstance(operation, Coalitions))
-    return min(DEFAULT_MAX_BATCH_SIZE, max(BATCH_EVALUATIONS // max(each, 1), 1))
+    return min(DEFAULT_MAX_BATCH_SIZE, max(BATCH_EVALUATIONS // max(evaluations(plan), 1), 1))
 
 
 def make_config(

@@ -9,21 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.commands.test_main import COMMANDS
 from triton_regressors.__main__ import make_app
 from triton_regressors.clients.compare.batching import read_configurations
 
-COMMANDS = (
-    "export",
-    "export-fleet",
-    "update-fleet",
-    "describe",
-    "serve",
-    "predict",
-    "explain",
-    "verify",
-    "compare",
-    "deploy",
-)
 BARE_TYPES = re.compile(
     r"<[^>]*\b(str|int|float|bool|path|list|range)\b|\[[a-z_]+ ?range\]|\b(INTEGER|FLOAT|BOOLEAN)\b"
 )

@@ -218,6 +218,8 @@ class Coalitions(Operation):
         what = ", ".join(step.operation.kind() for step in self.inner.steps)
         return f"{len(self.taken):,} coalitions × {len(self.background):,} rows of {what}"
 
-    def evaluations(self) -> int:
-        """Return how many rows the plan is computed for to answer one."""
-        return len(self.taken) * len(self.background)
+
+def evaluations(plan: Plan) -> int:
+    """Return for how many rows the plans of coalitions are computed to answer one row of a plan; 0 without any."""
+    found = [step.operation for step in plan.steps if isinstance(step.operation, Coalitions)]
+    return sum(len(each.taken) * len(each.background) for each in found)

@@ -7,7 +7,6 @@ of the rows that it sends to the left.
 A term asks whether `lower < x[feature] ≤ upper`, where a `lower` of NaN is no bound, or whether the category in
 `x[feature]` is in a set, and a flag says whether NaN meets it. Several nodes that ask for the same feature on the way
 to a leaf are one term. Thresholds, sets and rounding are those of `tree_ensemble.py`, and so are all decisions.
-
 """
 
 from __future__ import annotations

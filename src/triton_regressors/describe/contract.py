@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from triton_regressors.contribution_game import OUTPUT as CONTRIBUTIONS
 from triton_regressors.contribution_game import meaning
 from triton_regressors.describe.fleet_text import fleet_sentences
 from triton_regressors.describe.input_text import BRIEF_WIDTH, Input, inputs_of, labels
@@ -35,7 +36,7 @@ MEANINGS = {
     "lower": "the lower end of the prediction interval",
     "upper": "the upper end of the prediction interval",
     "model_used": "the place of the model that answered among the ids",
-    "contributions": "the contributions of the columns, then the base",
+    CONTRIBUTIONS: "the contributions of the columns, then the base",
     "out_of_range": "the number of columns in which a row is unlike the profile",
 }
 BRIEF_INPUTS = 6
@@ -259,13 +260,13 @@ def contribution_sentences(report: ContributionsReport) -> list[str]:
 
 def _rows(output: str, report: ContributionsReport | None) -> int | None:
     """Return how many rows of an output were compared, if not all."""
-    return report.explained if report is not None and output == "contributions" else None
+    return report.explained if report is not None and output == CONTRIBUTIONS else None
 
 
 def _meaning(output: str, width: int) -> str:
     """Return the meaning of an output."""
     meaning = MEANINGS.get(output, "a further output of the model")
-    return meaning if width == 1 or output == "contributions" else f"{meaning}, a column for each target"
+    return meaning if width == 1 or output == CONTRIBUTIONS else f"{meaning}, a column for each target"
 
 
 def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:

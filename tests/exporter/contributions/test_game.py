@@ -35,8 +35,9 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
+from triton_regressors.contribution_game import OUTPUT
 from triton_regressors.exporter.contributions.coalitions import definition_weights, shapley_values
-from triton_regressors.exporter.contributions.game import OUTPUT, Game
+from triton_regressors.exporter.contributions.game import Game
 from triton_regressors.exporter.contributions.margin import MARGIN
 from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.contributions.values import Values
