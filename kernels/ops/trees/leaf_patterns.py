@@ -61,6 +61,7 @@ def patterns_kernel(
     PARTS: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
+    MISSING: tl.constexpr,  # whether NaN meets a term
     COLUMNS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
@@ -74,26 +75,29 @@ def patterns_kernel(
     row = (block * TOGETHER + place)[None, :]
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     known = part < PARTS
-    inside = known[:, None] & (row < rows)
+    inside = row < rows
     unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
-    for term in tl.range(0, tl.max(tl.load(counts + part, mask=known, other=0), axis=0)):
+    count = tl.load(counts + part, mask=known, other=0)
+    for term in tl.range(0, tl.max(count, axis=0)):
         at = term * PARTS + part
-        word = tl.load(words + at, mask=known, other=0)[:, None]
+        word = tl.load(words + at, mask=known, other=0)
         least = tl.load(lower + at, mask=known, other=0.0)[:, None]
         most = tl.load(upper + at, mask=known, other=0.0)[:, None]
         feature = (word >> 8).to(tl.int64)
-        place_in_x = feature * rows + row if COLUMNS else row * FEATURES + feature
-        value = tl.load(x + place_in_x, mask=inside, other=0.0).to(upper.dtype.element_ty)
-        met = tl.where(value <= least, False, value <= most)
+        own = x + (feature * rows if COLUMNS else feature)[:, None]
+        value = tl.load(own + (row if COLUMNS else row * FEATURES), mask=inside, other=0.0).to(upper.dtype.element_ty)
+        met = (value <= most) & ~(value <= least)
         if WORDS:
-            categorical = (word & 2) != 0
+            categorical = (word & 2)[:, None] != 0
             fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
             category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
             number = tl.where(categorical, most, 0.0).to(tl.int32)
             bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
             met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
-        met = tl.where(value != value, (word & 1) != 0, met)
-        unmet |= tl.where(met, 0, 1).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
+        if MISSING:
+            met = tl.where(value != value, (word & 1)[:, None] != 0, met)
+        bit = (term < count).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
+        unmet |= tl.where(met, 0, bit[:, None])
     at = (block * PARTS + part[:, None]) * TOGETHER + place[None, :]
     tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
 
@@ -212,6 +216,7 @@ class LeafPatterns(Operation):
                 PARTS=parts,
                 WORDS=self.sets.shape[1] if len(self.sets) else 0,
                 FLOOR=self.rounding == "floor",
+                MISSING=bool((self.flags & (MET_BY_MISSING | CATEGORICAL)).any()),
                 COLUMNS=many,
                 TOGETHER=tile.together,
                 BLOCK_PARTS=tile.block_parts,

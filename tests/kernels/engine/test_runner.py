@@ -232,9 +232,9 @@ def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_are_captured_for_small_batches_alone() -> None:
-    assert graphs.graph_sizes(100) == [16, 32, 64]
-    assert graphs.graph_sizes(64) == [16, 32, 64]
-    assert graphs.graph_sizes(8) == []
+    assert graphs.graph_sizes(20) == [1, 2, 4, 8, 16]
+    assert graphs.graph_sizes(16) == [1, 2, 4, 8, 16]
+    assert [graphs.graph_rows(rows) for rows in (1, 2, 3, 16, 17)] == [1, 2, 4, 16, 32]
 
 
 @pytest.mark.gpu
