@@ -143,7 +143,9 @@ class Game:
         Tables of trees hold rounded numbers. Where the model rounds sums to float32, contributions are those of the
         sums before that. `X` are rows, `[rows, n_features]`.
         """
-        tables = [step.operation.table_rounding() for step in self._steps if isinstance(step.operation, TreeContributions)]
+        tables = [
+            step.operation.table_rounding() for step in self._steps if isinstance(step.operation, TreeContributions)
+        ]
         largest = 0.0
         for values in (self._values, Values(self.margin.steps, X)):
             parts = [np.abs(values[value]) @ weight for value, weight in self._rounded.items()]
