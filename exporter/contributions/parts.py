@@ -23,7 +23,6 @@ from triton_regressors.exporter.contributions.leaf_tables import leaf_tables
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
-
 BITS = 30
 """The bits of a table's numbers beside the sign; larger numbers are shifted."""
 
@@ -211,7 +210,7 @@ def _numbers(
 
 
 def _in_units(numbers: list[np.ndarray], players: np.ndarray, columns: int, targets: int) -> dict[str, Any]:
-    """Return the numbers as multiples of each output's unit, such that no sum of a row's reaches 2⁵³, and their shifts."""
+    """Return the numbers in units of their outputs, such that no sum of a row's reaches 2⁵³, and their shifts."""
     largest, first = np.zeros((targets, columns + 1)), 0
     outputs = []
     for each in numbers:
