@@ -16,9 +16,9 @@ def exercises() -> Mapping[str, Exercise]:
     """Return the exercises by name, in their order."""
     kernel_device()  # before the gallery's kernels are imported
 
-    from gallery.exercises import elements, products, reductions
+    from gallery.exercises import elements, in_numba, products, reductions
 
-    found = (*elements.EXERCISES, *reductions.EXERCISES, *products.EXERCISES)
+    found = (*elements.EXERCISES, *reductions.EXERCISES, *products.EXERCISES, *in_numba.EXERCISES)
     return {exercise.name: exercise for exercise in found}
 
 

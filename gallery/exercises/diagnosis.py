@@ -15,6 +15,10 @@ KNOWN_ERRORS = {
     "arange's range must be a power of 2": "The length of a block is a power of two: round up, and mask the rest.",
     "Cannot make_shape_compatible": "The shapes of two blocks do not fit: `[:, None]` makes a column, `[None, :]` a row.",
     "out of resource": "A block needs more shared memory or registers than the GPU has: take smaller blocks.",
+    "out of bounds": "A thread reads or writes outside of an array: threads without an element need an `if`, and every "
+    "index has to be less than the array's length.",
+    "Not all threads of a block come to the same": "A barrier stands where not all threads of a block come by, as inside "
+    "of an `if`: on a GPU they would wait for each other for ever, or not at all.",
     "an illegal memory access": "The kernel reads or writes far outside of its arrays: a mask or a stride is wrong.",
 }
 """Beginnings or parts of messages of the language and of CUDA, and what they mean."""
@@ -55,6 +59,11 @@ def _of_memory(finding: Finding) -> str | None:
         return (
             f"The mask of a store is missing or too wide: memory next to {' and '.join(dict.fromkeys(finding.broken))} "
             "was overwritten."
+        )
+    if "shared memory" in finding.races and finding.wrong:
+        return (
+            "A race: threads read places of shared memory that other threads of their block write, with no "
+            "`cuda.syncthreads()` between, or add to one place without an atomic operation."
         )
     if finding.races and finding.wrong:
         return (

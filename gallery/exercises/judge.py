@@ -175,14 +175,17 @@ def ways_to_run(
     """Return the ways in which a call is repeated, each with what watches it."""
     if device.type == "cuda":
         for _ in range(REPEATED_LARGE if large else REPEATED):
-            yield "as the GPU ran them", unwatched
+            yield "programs as the GPU ran them", unwatched
     elif language == "triton":
         from gallery.exercises.watch import ORDERS
 
         for order in ORDERS[-1:] if large else ORDERS:
-            yield order, lambda memory, finding, order=order: interpreted(memory, finding, order)
+            yield f"programs {order}", lambda memory, finding, order=order: interpreted(memory, finding, order)
     else:
-        yield "as the simulator ran them", unwatched
+        from gallery.exercises import simulator
+
+        for order in simulator.ORDERS[-1:] if large else simulator.ORDERS:
+            yield f"threads {order}", lambda memory, finding, order=order: simulator.watching(order, finding.races)
 
 
 @contextmanager

@@ -86,6 +86,8 @@ def check(file: Path, *, sweep: bool = False, seconds: float = STEP_SECONDS) -> 
     import torch
 
     exercise = exercise_of(file)
+    if exercise.language == "numba":
+        import gallery.puzzles.numba_cuda  # noqa: F401  (says how to get Numba if there is none)
     console, gpu = _console(), torch.cuda.is_available()
     if sweep and not gpu:
         raise GalleryError(
@@ -123,14 +125,10 @@ def exercise_of(file: Path) -> Exercise:
 
 def places(exercise: Exercise, *, gpu: bool) -> dict[str, dict[str, str]]:
     """Return where a file is judged, in order: a sentence about each place, and what its process has to be told."""
-    if exercise.language == "triton":
-        interpreter = {"TRITON_INTERPRET": "1"}
-        without = "There is no GPU: kernels run" if not gpu else "First kernels run"
-        found = {f"{without} through the interpreter, which looks at every access to memory.": interpreter}
-    else:
-        found = (
-            {} if gpu else {"There is no GPU: kernels run through Numba's simulator.": {"NUMBA_ENABLE_CUDASIM": "1"}}
-        )
+    without = "There is no GPU: kernels run" if not gpu else "First kernels run"
+    program = "the interpreter" if exercise.language == "triton" else "Numba's simulator"
+    environment = {"TRITON_INTERPRET": "1"} | ({"NUMBA_ENABLE_CUDASIM": "1"} if exercise.language == "numba" else {})
+    found = {f"{without} through {program}, which looks at every access to memory.": environment}
     return found | ({"On the GPU, with repeated launches:": {"TRITON_INTERPRET": "0"}} if gpu else {})
 
 
@@ -220,7 +218,7 @@ def _print_findings(
 
 def print_finding(console: Console, finding: Finding) -> None:
     """Print the case of a finding, and the first places that differ."""
-    console.print(Text.assemble(("✗ ", "red"), finding.case, f", programs {finding.order}" if finding.order else ""))
+    console.print(Text.assemble(("✗ ", "red"), finding.case, f", {finding.order}" if finding.order else ""))
     if finding.exception:
         console.print(finding.exception)
     if finding.differences:
