@@ -95,7 +95,8 @@ EXERCISES = [
         (
             "The grid has two dimensions: the first counts columns, the second rows.",
             "`column, row = cuda.grid(2)`",
-            "A thread has an element if `row < x.shape[0] and column < x.shape[1]`: `y[row, column] = x[row, column] + c`.",
+            "A thread has an element if `row < x.shape[0] and column < x.shape[1]`: then it is "
+            "`y[row, column] = x[row, column] + c`.",
         ),
         ["add"],
     ),
@@ -113,9 +114,10 @@ EXERCISES = [
         "pooling",
         cases(reductions.windowed, [(130, 3), (300, 9), (1, 1)], (800, 200), "apart"),
         (
-            "Thread t copies element `cuda.blockIdx.x * THREADS + t` to `shared[t]`; some threads copy a second one, or "
-            "more, for the windows that hang over.",
-            "`for k in range(t, THREADS + window - 1, THREADS):` are the places that thread t copies, if x goes so far.",
+            "Thread t copies element `cuda.blockIdx.x * THREADS + t` to `shared[t]`; some threads copy a second one, "
+            "or more, for the windows that hang over.",
+            "`for k in range(t, THREADS + window - 1, THREADS):` are the places that thread t copies, if x goes so "
+            "far.",
             "`cuda.syncthreads()` between copying and summing, where all threads come by, and not inside of an `if`.",
         ),
         ["add_window"],
@@ -124,8 +126,8 @@ EXERCISES = [
         "dot",
         cases(dot.sample, LENGTHS, (1000,), "apart"),
         (
-            "Each thread puts one product, or 0, into `shared`, and all wait. Then half of the threads add what the other "
-            "half has.",
+            "Each thread puts one product, or 0, into `shared`, and all wait. Then half of the threads add what the "
+            "other half has.",
             "`half = THREADS // 2`, `while half > 0:`, `if t < half: shared[t] += shared[t + half]`, then "
             "`cuda.syncthreads()` outside of the `if`, and `half //= 2`.",
             "One thread of the block adds the block's sum: `if t == 0: cuda.atomic.add(total, 0, shared[0])`. "

@@ -12,7 +12,6 @@ In the product: `kernels/engine/upload.py` and the element-wise steps of `kernel
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import torch
 import triton
@@ -58,24 +57,24 @@ def block_pointer_kernel(x, y, c, n, BLOCK: tl.constexpr):
 @torch.library.custom_op("gallery::map", mutates_args=())
 def map_(x: torch.Tensor, c: float) -> torch.Tensor:
     """Return x + c, of x's shape and type; x of any strides is copied into rows first."""
-    return _by(map_kernel, x, c)
+    demand_alike(x=x)
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    if n := x.numel():
+        map_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, c, n)
+    return y
 
 
 @torch.library.custom_op("gallery::map_by_block_pointers", mutates_args=())
 def map_by_block_pointers(x: torch.Tensor, c: float) -> torch.Tensor:
     """Return the same as `map_`, by block pointers."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*make_block_ptr is deprecated", UserWarning)
-        return _by(block_pointer_kernel, x, c)
-
-
-def _by(kernel: Any, x: torch.Tensor, c: float) -> torch.Tensor:
-    """Return x + c by one of the kernels."""
     demand_alike(x=x)
     x = x.contiguous()
     y = torch.empty_like(x)
     if n := x.numel():
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, c, n)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*make_block_ptr is deprecated", UserWarning)
+            block_pointer_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, c, n)
     return y
 
 

@@ -10,7 +10,7 @@ TERMS = (
     ("`cuda.blockDim.x`", "`BLOCK: tl.constexpr`", "threads of a block; lanes of a block, a power of two"),
     ("`cuda.gridDim.x`", "`tl.num_programs(0)`", "the same"),
     ("`cuda.grid(1)`", "`tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)`", "one place; a block of places"),
-    ("`kernel[blocks, threads](…)`", "`kernel[(programs,)](…, num_warps=4)`", "threads by hand; lanes by the compiler"),
+    ("`kernel[blocks, threads]`", "`kernel[(programs,)]`", "a block's threads by hand; `num_warps`, for all lanes"),
     ("`if i < n:`", "`mask=at < n`", "a branch of each thread; lanes that neither load nor store"),
     ("`x[i, j]`", "`tl.load(x + i * stride + j, mask=…, other=…)`", "arrays with strides; pointers"),
     ("`z[i] = value`", "`tl.store(z + at, value, mask=…)`", "likewise"),
