@@ -8,12 +8,15 @@ from gallery.exercises.exercise import Case
 from gallery.exercises.judge import Finding
 
 KNOWN_ERRORS = {
-    "Expected dtype ['fp32', 'fp64'] but got": "Exponentials, logarithms and roots take float32 or float64: convert what "
-    "you load with .to(tl.float32).",
+    "Expected dtype ['fp32', 'fp64'] but got": "Exponentials, logarithms and roots take float32 or float64: convert "
+    "what you load with .to(tl.float32).",
     "Mask argument cannot be": "A block needs a mask of its own shape, and a block pointer none.",
     "'other' cannot be provided without mask": "`other` is the value of masked lanes, so it needs a mask.",
     "arange's range must be a power of 2": "The length of a block is a power of two: round up, and mask the rest.",
-    "Cannot make_shape_compatible": "The shapes of two blocks do not fit: `[:, None]` makes a column, `[None, :]` a row.",
+    "Cannot make_shape_compatible": "The shapes of two blocks do not fit: `[:, None]` makes a column and "
+    "`[None, :]` a row.",
+    "Loop-carried variable": "A variable has another type after a turn of the loop than before it: begin with "
+    "tl.zeros(..., tl.float32), and convert what you add.",
     "out of resource": "A block needs more shared memory or registers than the GPU has: take smaller blocks.",
     "an illegal memory access": "The kernel reads or writes far outside of its arrays: a mask or a stride is wrong.",
 }
@@ -58,8 +61,13 @@ def _of_memory(finding: Finding) -> str | None:
         )
     if finding.races and finding.wrong:
         return (
-            f"A race: programs store to the same places of {_names(finding.races)}, or load what others store, and none "
-            "waits for another; use an atomic operation, or a place for each program."
+            f"A race: programs store to the same places of {_names(finding.races)}, or load what others store, and "
+            "none waits for another; use an atomic operation, or a place for each program."
+        )
+    if finding.varies:
+        return (
+            "A race: the answer depends on the order in which programs run; use an atomic operation, or a place for "
+            "each program."
         )
     if finding.changed:
         return f"The kernel overwrites its argument {' and '.join(finding.changed)}."
