@@ -1,4 +1,5 @@
 """The command `try`."""
+# ruff: noqa: N999  (the command is named as a learner says it)
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def case(name: str, sample: Sample, size: Size, fault: str, **settings: object) 
 def with_nan(sample: Sample, size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
     """Return arguments whose first tensor has NaN in the middle."""
     first, *others = sample(size, dtype, device)
-    first.view(-1)[first.numel() // 2] = torch.nan
+    first[tuple(length // 2 for length in first.shape)] = torch.nan
     return first, *others
 
 

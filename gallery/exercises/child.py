@@ -32,7 +32,10 @@ def main(file: Path, name: str, results: Path, task: str) -> None:
 
     device = kernel_device()
 
+    # Kernels that these import are compiled or interpreted as `kernel_device` has set.
     from gallery.exercises.catalogue import find
+    from gallery.exercises.judge import judge
+    from gallery.exercises.sweep import sweep
 
     exercise = find(name)
     with results.open("a", encoding="utf-8") as stream:
@@ -52,12 +55,8 @@ def main(file: Path, name: str, results: Path, task: str) -> None:
             write("unreadable", f"{type(error).__name__}{f', line {line}' if line else where}: {error}")
             return
         if task == "sweep":
-            from gallery.exercises.sweep import sweep
-
             sweep(exercise, module, device, write)
             return
-        from gallery.exercises.judge import judge
-
         for case in exercise.cases:
             write("begin", case.name)
             tolerance = exercise.tolerances[case.dtype]

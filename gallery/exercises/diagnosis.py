@@ -8,17 +8,20 @@ from gallery.exercises.exercise import Case
 from gallery.exercises.judge import Finding
 
 KNOWN_ERRORS = {
-    "Expected dtype ['fp32', 'fp64'] but got": "Exponentials, logarithms and roots take float32 or float64: convert what "
-    "you load with .to(tl.float32).",
+    "Expected dtype ['fp32', 'fp64'] but got": "Exponentials, logarithms and roots take float32 or float64: convert "
+    "what you load with .to(tl.float32).",
     "Mask argument cannot be": "A block needs a mask of its own shape, and a block pointer none.",
     "'other' cannot be provided without mask": "`other` is the value of masked lanes, so it needs a mask.",
     "arange's range must be a power of 2": "The length of a block is a power of two: round up, and mask the rest.",
-    "Cannot make_shape_compatible": "The shapes of two blocks do not fit: `[:, None]` makes a column, `[None, :]` a row.",
+    "Cannot make_shape_compatible": "The shapes of two blocks do not fit: `[:, None]` makes a column and "
+    "`[None, :]` a row.",
+    "Loop-carried variable": "A variable has another type after a turn of the loop than before it: begin with "
+    "tl.zeros(..., tl.float32), and convert what you add.",
     "out of resource": "A block needs more shared memory or registers than the GPU has: take smaller blocks.",
     "out of bounds": "A thread reads or writes outside of an array: threads without an element need an `if`, and every "
     "index has to be less than the array's length.",
-    "Not all threads of a block come to the same": "A barrier stands where not all threads of a block come by, as inside "
-    "of an `if`: on a GPU they would wait for each other for ever, or not at all.",
+    "Not all threads of a block come to the same": "A barrier stands where not all threads of a block come by, as "
+    "inside of an `if`: on a GPU they would wait for each other for ever, or not at all.",
     "an illegal memory access": "The kernel reads or writes far outside of its arrays: a mask or a stride is wrong.",
 }
 """Beginnings or parts of messages of the language and of CUDA, and what they mean."""
@@ -67,8 +70,13 @@ def _of_memory(finding: Finding) -> str | None:
         )
     if finding.races and finding.wrong:
         return (
-            f"A race: programs store to the same places of {_names(finding.races)}, or load what others store, and none "
-            "waits for another; use an atomic operation, or a place for each program."
+            f"A race: programs store to the same places of {_names(finding.races)}, or load what others store, and "
+            "none waits for another; use an atomic operation, or a place for each program (in Numba, each thread)."
+        )
+    if finding.varies:
+        return (
+            "A race: the answer depends on the order in which programs run; use an atomic operation, or a place for "
+            "each program."
         )
     if finding.changed:
         return f"The kernel overwrites its argument {' and '.join(finding.changed)}."
@@ -87,7 +95,7 @@ def _of_answer(finding: Finding) -> str | None:
     if finding.nans and finding.nans == finding.wrong:
         return (
             "Something without a value comes into the answer: masked lanes have none unless `other` gives them one, "
-            "and memory outside of an array has none."
+            "and memory outside of an array has none, nor has shared memory that no thread wrote."
         )
     return None
 

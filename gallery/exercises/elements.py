@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from gallery.exercises.arguments import ENDS, FORMULA, LARGE, STRIDES, Sample, case, nan_case
 from gallery.exercises.exercise import Case, Exercise
 from gallery.exhibit import Size
 from gallery.kernels import broadcast, map, map_2d, zip
-
-import torch
 
 
 def of_arrays(sample: Sample) -> list[Case]:

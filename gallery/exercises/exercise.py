@@ -16,7 +16,7 @@ FILES = Path(__file__).parent / "files"
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments to judge an answer by. Cases are tried in their order, from plain to special, up to the first wrong one."""
+    """Arguments to judge an answer by. Cases are tried in order, from plain to special, up to the first wrong one."""
 
     name: str
 
@@ -27,8 +27,8 @@ class Case:
     """The sentence about an answer that is right in all cases before and wrong in this one, if nothing tells more."""
 
     dtype: torch.dtype = torch.float32
-    layout: str = "rows"
-    """How tensors lie in memory, a name of `LAYOUTS` in gallery/exercises/memory.py."""
+    layout: str = "drawn"
+    """How tensors lie in memory: as they are drawn, or by a name of `LAYOUTS` in gallery/exercises/memory.py."""
 
     special: bool = False
     """True if `fault` tells more than the accesses to memory, as in a case of strides or of NaN."""
@@ -39,7 +39,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: the learner's file defines `solve`, which takes the arguments of `reference` and returns its answer.
+    """One exercise: the learner's file defines `solve`, with the arguments and the answer of `reference`.
 
     The file is `gallery/exercises/files/NAME.py`, with the statement in its docstring. It is copied to the learner.
     """

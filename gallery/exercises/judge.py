@@ -12,7 +12,7 @@ import torch
 
 from gallery.check import SMALLEST, exact, outputs
 from gallery.exercises.exercise import Case
-from gallery.exercises.memory import LAYOUTS, Memory, unwritten
+from gallery.exercises.memory import Memory, unwritten
 from gallery.exhibit import Answer, Arguments
 
 SEED = 7
@@ -60,6 +60,9 @@ class Finding:
     changed: list[str] = field(default_factory=list)
     """The names of arguments that were changed."""
 
+    varies: bool = False
+    """True if another launch gave another answer."""
+
     mistake: str | None = None
     """The sentence of a known mistake that gives this answer."""
 
@@ -80,15 +83,19 @@ def judge(
     mistakes: Mapping[str, Callable[..., Answer]] | None = None,
 ) -> Finding:
     """Return what was found in a case: the first thing wrong, or that nothing is."""
-    finding = Finding(case.name)
+    found: list[Finding] = []
     for order, watch in ways_to_run(language, device, large=case.large):
         torch.manual_seed(SEED)
         drawn = case.arguments(case.dtype, device)
         finding = judge_once(call, reference, drawn, tolerance, watch, layout=case.layout, mistakes=mistakes or {})
         finding.case, finding.order = case.name, order
-        if not finding.is_right:
+        found.append(finding)
+        if finding.exception or (not finding.is_right and device.type == "cpu"):
             break
-    return finding
+    worst = max(found, key=lambda finding: finding.error)
+    first = next((finding for finding in found if not finding.is_right), worst)
+    first.varies = bool(first.wrong) and any(finding.differences != first.differences for finding in found)
+    return first
 
 
 def judge_once(
@@ -98,15 +105,15 @@ def judge_once(
     tolerance: float,
     watch: Callable[[Memory, Finding], AbstractContextManager[None]],
     *,
-    layout: str = "rows",
+    layout: str = "drawn",
     mistakes: Mapping[str, Callable[..., Answer]],
 ) -> Finding:
     """Return what was found in one call on these arguments."""
     finding, memory = Finding(""), Memory()
-    names = list(inspect.signature(reference).parameters)
+    names = inspect.signature(reference).parameters
     given = [
-        memory.hold(name, value, LAYOUTS[layout](list(value.shape))) if isinstance(value, torch.Tensor) else value
-        for name, value in zip(names, drawn, strict=False)
+        memory.hold(name, value, layout) if isinstance(value, torch.Tensor) else value
+        for name, value in zip(names, drawn, strict=len(names) == len(drawn))
     ]
     truth = outputs(reference(*exact(drawn)))
     try:
@@ -114,6 +121,8 @@ def judge_once(
             found = call(*given)
             if any(isinstance(value, torch.Tensor) and value.is_cuda for value in given):
                 torch.cuda.synchronize()
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
         finding.exception = f"{type(error).__name__}: {error}"
         return finding
@@ -122,7 +131,7 @@ def judge_once(
     compare(finding, found, truth, next(each.dtype for each in drawn if isinstance(each, torch.Tensor)), tolerance)
     if finding.wrong and isinstance(found, torch.Tensor):
         for sentence, function in mistakes.items():
-            if _is_answer(found, function, drawn, tolerance):
+            if _is_answer(found, function, drawn, tolerance, partly=bool(finding.loads)):
                 finding.mistake = sentence
                 break
     return finding
@@ -160,7 +169,7 @@ def compare(
 
 
 def distances(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
-    """Return the errors in units of the truth's largest finite magnitude; NaN for NaN is right, for a number infinite."""
+    """Return the errors in units of the truth's largest finite magnitude; NaN for NaN is 0, for a number infinite."""
     value = ours.double()
     finite = theirs[theirs.isfinite()]
     largest = finite.abs().max().clamp(min=SMALLEST) if finite.numel() else torch.ones((), dtype=torch.float64)
@@ -207,10 +216,15 @@ def interpreted(memory: Memory, finding: Finding, order: str) -> Iterator[None]:
         finding.loads, finding.stores, finding.races = watch.found.loads, watch.found.stores, watch.found.races
 
 
-def _is_answer(found: torch.Tensor, function: Callable[..., Any], drawn: Arguments, tolerance: float) -> bool:
-    """Return whether an answer is that of a function, with a little more than its own error."""
+def _is_answer(
+    found: torch.Tensor, function: Callable[..., Any], drawn: Arguments, tolerance: float, *, partly: bool
+) -> bool:
+    """Return whether an answer is that of a function, or, if `partly`, the numbers of an answer that also has NaN."""
     try:
         theirs = outputs(function(*exact(drawn)))[0]
     except (RuntimeError, ValueError, IndexError):  # a mistake that these arguments do not allow
         return False
-    return found.shape == theirs.shape and bool((distances(found.detach(), theirs) <= 4 * tolerance).all())
+    if found.shape != theirs.shape:
+        return False
+    apart, numbers = distances(found.detach(), theirs), ~found.isnan()
+    return bool(numbers.any()) and bool((apart[numbers] if partly else apart).max() <= 4 * tolerance)

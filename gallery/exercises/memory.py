@@ -17,44 +17,37 @@ import torch
 GUARD_BYTES = 2**18
 """The length of a guard: a block of the longest usual length beyond an end still lies in it."""
 
+LARGEST_COPIED = 2**28
+"""The bytes of the largest argument that is compared with a copy afterwards."""
+
 NAN_BYTE, UNWRITTEN_BYTE = 0xFF, 0x7F
 """The bytes of arguments' guards, NaN in all floating-point types, and of what no kernel has written."""
 
 FACTORIES = ("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like")
-METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "contiguous")
-
-LAYOUTS: dict[str, Callable[[list[int]], tuple[int, ...]]] = {}
-"""The strides of a layout, given a shape."""
+METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "contiguous", "clone")
 
 
-def layout(function: Callable[[list[int]], tuple[int, ...]]) -> Callable[[list[int]], tuple[int, ...]]:
-    """Register a layout under the function's name."""
-    LAYOUTS[function.__name__] = function
-    return function
-
-
-@layout
-def rows(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of elements one after the other."""
-    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
-
-
-@layout
 def apart(shape: Sequence[int]) -> tuple[int, ...]:
     """Return strides that leave a place between neighbours, and three between rows."""
     return tuple(2 * math.prod(length + 3 for length in shape[place + 1 :]) for place in range(len(shape)))
 
 
-@layout
 def slices(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a slice of the first columns: only rows lie apart."""
     return tuple(math.prod(length + 5 for length in shape[place + 1 :]) for place in range(len(shape)))
 
 
-@layout
 def transposed(shape: Sequence[int]) -> tuple[int, ...]:
     """Return strides by which the elements of a column, or of the first dimension, are neighbours."""
     return tuple(math.prod(shape[:place]) for place in range(len(shape)))
+
+
+LAYOUTS: dict[str, Callable[[Sequence[int]], tuple[int, ...]]] = {
+    "apart": apart,
+    "slices": slices,
+    "transposed": transposed,
+}
+"""The strides of each layout, given a shape."""
 
 
 @dataclass
@@ -89,14 +82,16 @@ class Memory:
 
     blocks: list[Block] = field(default_factory=list)
 
-    def hold(self, name: str, values: torch.Tensor, strides: tuple[int, ...] | None = None) -> torch.Tensor:
-        """Return a copy of an argument between guards; its memory must not change.
+    def hold(self, name: str, values: torch.Tensor, layout: str = "drawn") -> torch.Tensor:
+        """Return a copy of an argument between guards, in a layout; its memory must not change.
 
         Between elements that do not lie together is NaN too.
         """
-        block = self._reserve(name, values, values.stride() if strides is None else strides, NAN_BYTE)
+        strides = values.stride() if layout == "drawn" else LAYOUTS[layout](list(values.shape))
+        block = self._reserve(name, values, strides, NAN_BYTE)
         block.tensor.copy_(values)
-        block.before = block.memory.clone()
+        if block.memory.numel() <= LARGEST_COPIED:
+            block.before = block.memory.clone()
         return block.tensor
 
     def wrap(self, function: Callable[..., torch.Tensor], *, filled: bool) -> Callable[..., torch.Tensor]:

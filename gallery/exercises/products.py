@@ -67,10 +67,10 @@ EXERCISES = [
         ],
         tolerances={torch.float32: 1e-5, torch.float16: 2e-3},
         hints=(
-            "A program has one tile of Y. It goes along K in steps of BLOCK_K, and adds the product of two blocks to its "
-            "float32 sums.",
-            '`sums = tl.dot(a_block, b_block, sums, input_precision="ieee")`; elements from K on must be 0 in both blocks: '
-            "`other=0.0`.",
+            "A program has one tile of Y. It goes along K in steps of BLOCK_K, and adds the product of two blocks to "
+            "its float32 sums.",
+            '`sums = tl.dot(a_block, b_block, sums, input_precision="ieee")`; elements from K on must be 0 in both '
+            "blocks: `other=0.0`.",
             "Bias and ReLU come after the loop: `tl.maximum(sums + bias[None, :], 0.0, "
             "propagate_nan=tl.PropagateNan.ALL)`.",
         ),
@@ -100,8 +100,8 @@ EXERCISES = [
                 "scores of some hundreds",
                 of_large_scores,
                 (1, 77, 0),
-                "The softmax is computed without the row's maximum: keep the largest score so far, and rescale the sums "
-                "when it rises.",
+                "The softmax is computed without the row's maximum: keep the largest score so far, and rescale the "
+                "sums when it rises.",
                 special=True,
             ),
             case("slices of wider tensors", of_tokens, (2, 40, 1), STRIDES, layout="slices", special=True),
@@ -112,10 +112,10 @@ EXERCISES = [
         hints=(
             "A program has a block of queries, and goes along the keys in blocks of BN: s = q kᵀ / √d, a tile of "
             "[BM, BN].",
-            "Keep three things: `top`, the largest s so far in each row, `total`, the sum of exp(s − top), and `mean`, the "
-            "sum of exp(s − top) v. Keys beyond the end, and behind the diagonal, have s = −∞.",
-            "When `top` rises to `higher`, multiply `total` and `mean` by exp(top − higher) before you add. At the end the "
-            "answer is `mean / total[:, None]`.",
+            "Keep three things: `top`, the largest s so far in each row, `total`, the sum of exp(s − top), and `mean`, "
+            "the sum of exp(s − top) v. Keys beyond the end, and behind the diagonal, have s = −∞.",
+            "When `top` rises to `higher`, multiply `total` and `mean` by exp(top − higher) before you add. At the end "
+            "the answer is `mean / total[:, None]`.",
         ),
         solution=[("gallery/kernels/attention.py", ["attention_kernel", "over_keys"])],
         solve=gallery_attention,

@@ -70,14 +70,18 @@ def shifted_rows(shift: float, spread: float, size: Size, dtype: torch.dtype, de
     return shift + spread * torch.randn(size, dtype=dtype, device=device), weight, bias, eps
 
 
+ONE = "Rows of one number are wrong: their block has one lane."
+
+
 def rows_cases(sample: Callable[..., Arguments]) -> list[Case]:
-    """Return the first cases of functions of rows."""
+    """Return the cases of functions of rows, the last three special in other ways than by strides."""
     return [
         case("64 × 128", sample, (64, 128), FORMULA),
-        *(case(f"{n} × {m:,}", sample, (n, m), ENDS) for n, m in ((1, 1), (3, 5), (37, 50), (5, 1000))),
+        *(case(f"{n} × {m:,}", sample, (n, m), ENDS) for n, m in ((3, 5), (37, 50), (5, 1000))),
         case("30 × 5,003", sample, (30, 5003), LARGE, large=True),
         case("the first columns of a wider matrix", sample, (20, 50), STRIDES, layout="slices", special=True),
         case("a transposed matrix", sample, (20, 50), STRIDES, layout="transposed", special=True),
+        case("rows of one number", sample, (3, 1), ONE, special=True),
         case("float16", sample, (6, 3000), SIXTEEN, dtype=torch.float16, special=True),
         nan_case(sample, (20, 50)),
     ]
@@ -100,7 +104,8 @@ EXERCISES = [
         hints=(
             "Lane i makes yᵢ: it goes through its window with a loop, and the block keeps one sum for each lane.",
             "`total = tl.zeros([BLOCK], tl.float32)`, and `for d in range(WINDOW): total += ...`",
-            "The elements are at `x + at + d`. Only lanes with `at < n_out` have a window: mask loads and the store alike.",
+            "The elements are at `x + at + d`. Only lanes with `at < n_out` have a window: mask loads and the store "
+            "alike.",
         ),
         solution=[("gallery/kernels/pooling.py", ["windows_each", "loaded", "pooling_kernel"])],
         solve=lambda x, window: pooling.pooling(x, [window], [1], [0], "sum"),
@@ -108,7 +113,8 @@ EXERCISES = [
             "The windows begin one element too late: off by one.": other_windows(-1, 0),
             "The windows begin one element too early: off by one.": other_windows(1, 0),
             "The windows are one element too long: off by one.": other_windows(0, 1),
-            "The windows are one element too short: off by one.": other_windows(0, -1),
+            "The windows lack their last element: off by one.": other_windows(0, -1),
+            "The windows lack their first element: off by one.": other_windows(-1, -1),
         },
         sweep=lambda dtype, device: windowed((2**24, 7), dtype, device),
         traffic=lambda x, window: 2 * x.numel() * x.element_size(),
@@ -159,8 +165,8 @@ EXERCISES = [
         ],
         tolerances={torch.float32: 4e-6, torch.float16: 2e-3},
         hints=(
-            "One program has one row, in one block. What should lanes beyond the row be, so that neither the maximum nor "
-            "the sum notices them?",
+            "One program has one row, in one block. What should lanes beyond the row be, so that neither the maximum "
+            "nor the sum notices them?",
             'Load with `other=float("-inf")`: exp(−∞) = 0.',
             "`above = tl.exp(value - tl.max(value, 0))`, and the row is `above / tl.sum(above, 0)`.",
         ),
@@ -179,7 +185,7 @@ EXERCISES = [
         formula=layer_norm.EXHIBIT.formula,
         reference=layer_norm.reference,
         cases=[
-            *(cases := rows_cases(layer_norm.sample))[:-2],
+            *(cases := rows_cases(layer_norm.sample))[:-3],
             case(
                 "a standard deviation of 0.001",
                 partial(shifted_rows, 0.0, 1e-3),
@@ -194,11 +200,12 @@ EXERCISES = [
                 "The variance cancels where the mean is large: sum (x − μ)² instead of Σx² − nμ².",
                 special=True,
             ),
-            *cases[-2:],
+            *cases[-3:],
         ],
         tolerances={torch.float32: 2e-5, torch.float16: 2e-3},
         hints=(
-            "One program has one row: first its mean, then the mean of the squares of what is off the mean, then the answer.",
+            "One program has one row: first its mean, then the mean of the squares of what is off the mean, then the "
+            "answer.",
             "Lanes beyond the row are 0 when you sum x, but x − μ is −μ there: set them to 0 again with `tl.where`.",
             "`r = 1 / tl.sqrt(tl.sum(off * off, 0) / width + eps)`, and `off * r * w + b` is the row.",
         ),

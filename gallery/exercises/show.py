@@ -1,4 +1,4 @@
-"""The commands `try` and `check`: they write exercises, have files judged by another process, and print what it found."""
+"""The commands `try` and `check`: they write exercises, have another process judge files, and print what it found."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from gallery.exercises.catalogue import exercises, find
 from gallery.exercises.diagnosis import diagnose
 from gallery.exercises.exercise import Exercise
 from gallery.exercises.judge import Finding
+from gallery.exercises.report import print_finding
+from gallery.exercises.sweep import draw_sweep, print_sweep
 
 ROOT = Path(__file__).parents[2]
 STEP_SECONDS = 120.0
@@ -89,6 +91,8 @@ def check(file: Path, *, sweep: bool = False, seconds: float = STEP_SECONDS) -> 
     if exercise.language == "numba":
         import gallery.puzzles.numba_cuda  # noqa: F401  (says how to get Numba if there is none)
     console, gpu = _console(), torch.cuda.is_available()
+    if sweep and exercise.sweep is None:
+        raise GalleryError(f"{exercise.name} has no sizes to sweep; `check` works without --sweep.")
     if sweep and not gpu:
         raise GalleryError(
             "The speed of a kernel needs a CUDA GPU, and torch finds none; `check` works without --sweep."
@@ -101,10 +105,21 @@ def check(file: Path, *, sweep: bool = False, seconds: float = STEP_SECONDS) -> 
             return False
     console.print("All cases are right.")
     if sweep:
-        from gallery.exercises.sweep import print_sweep
-
-        print_sweep(console, file, run_child(file, exercise, {}, "sweep", seconds))
+        _sweep(console, file, exercise, seconds)
     return True
+
+
+def _sweep(console: Console, file: Path, exercise: Exercise, seconds: float) -> None:
+    """Time a file's choices in a process, and print and draw the curve beside the file."""
+    lines = run_child(file, exercise, {"TRITON_INTERPRET": "0"}, "sweep", seconds)
+    kind, content = lines[-1]
+    if kind != "sweep":
+        began = next((what for kind, what in reversed(lines) if kind == "begin"), "")
+        raise GalleryError(f"{file} could not be timed, at {began}: {content}")
+    print_sweep(console, content)
+    path = file.with_suffix(".png")
+    draw_sweep(content, f"{exercise.name}: {file.name}", path)
+    console.print(f"The curve is in {path}.")
 
 
 def exercise_of(file: Path) -> Exercise:
@@ -177,7 +192,7 @@ def _wait(process: subprocess.Popen[bytes], results: Path, seconds: float) -> st
                 pass
             if results.stat().st_size != size:
                 size, since = results.stat().st_size, time.monotonic()
-            elif time.monotonic() - since > seconds:
+            elif time.monotonic() - since > (seconds if size else max(seconds, STEP_SECONDS)):  # imports come first
                 return f"{seconds:.0f} seconds"
     finally:
         process.kill()
@@ -199,8 +214,8 @@ def _print_findings(
             _say(
                 console,
                 began,
-                f"The process ended by {content}: a kernel reads or writes far outside of its arrays; look at masks and "
-                "strides.",
+                f"The process ended by {content}: a kernel reads or writes far outside of its arrays; look at masks "
+                "and strides.",
             )
             return False
         elif kind == "late":
@@ -214,20 +229,6 @@ def _print_findings(
                 return False
             console.print(Text.assemble(("✓ ", "green"), finding.case))
     return True
-
-
-def print_finding(console: Console, finding: Finding) -> None:
-    """Print the case of a finding, and the first places that differ."""
-    console.print(Text.assemble(("✗ ", "red"), finding.case, f", {finding.order}" if finding.order else ""))
-    if finding.exception:
-        console.print(finding.exception)
-    if finding.differences:
-        table = Table("index", "expected", "got", title=f"{finding.wrong:,} of {finding.total:,} differ")
-        for column in table.columns:
-            column.justify = "right"
-        for row in finding.differences:
-            table.add_row(*row)
-        console.print(table)
 
 
 def _say(console: Console, began: str, sentence: str) -> None:

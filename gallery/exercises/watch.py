@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,9 @@ import torch
 from triton.runtime import interpreter
 
 NOBODY, ATOMIC = -1, -2
+OF_FLOAT32 = ("exp", "exp2", "log", "log2", "cos", "sin", "sqrt", "precise_sqrt", "rsqrt", "erf")
+"""The functions that a GPU's compiler refuses for types other than float32 and float64."""
+
 ORDERS: tuple[str, ...] = ("first to last", "last to first", "shuffled")
 
 
@@ -63,7 +65,8 @@ class Watch:
             "create_atomic_rmw": self._atomic_rmw,
             "create_atomic_cas": self._atomic_cas,
         }
-        self.builder, self.original = builder, {name: getattr(builder, name) for name in replaced}
+        replaced |= {f"create_{name}": _demanding_float32(getattr(builder, f"create_{name}")) for name in OF_FLOAT32}
+        self.original = {name: getattr(builder, name) for name in replaced}
         interpreter.GridExecutor._init_args_hst = begin
         vars(builder).update(replaced)
         try:
@@ -99,7 +102,7 @@ class Watch:
         if self.order == "last to first":
             order.reverse()
         elif self.order == "shuffled":
-            random.Random(7).shuffle(order)
+            order = np.random.default_rng(7).permutation(count).tolist()
         self.grid, self.queue = grid, iter(order)
 
     def _set_grid_idx(self, *_: int) -> None:
@@ -182,6 +185,15 @@ class Watch:
             return interpreter.TensorHandle(compared.data.copy(), compared.dtype.scalar)
         self.writers[places[taken]] = ATOMIC
         return self.original["create_atomic_cas"](pointers, compared, value, sem, scope)
+
+
+def _demanding_float32(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def call(argument: Any) -> Any:
+        if argument.dtype.scalar.primitive_bitwidth < 32:
+            raise TypeError(f"Expected dtype ['fp32', 'fp64'] but got {argument.dtype.scalar}")
+        return function(argument)
+
+    return call
 
 
 def _tensors(arguments: Any) -> Iterator[tuple[str, torch.Tensor]]:

@@ -94,7 +94,7 @@ WRONG = [
         ("range(t, THREADS + window - 1, THREADS)", "range(t, THREADS, THREADS)"),
         "without a value",
     ),
-    ("pooling", "window too short", ("range(window)", "range(window - 1)"), "lack their last element|too short"),
+    ("pooling", "window too short", ("range(window)", "range(window - 1)"), "lack their last element"),
     ("pooling", "no if before reading", ("if first + k < x.shape[0]:", "if True:"), OUTSIDE),
     (
         "pooling",
@@ -142,6 +142,7 @@ def filled(name: str, old: str, new: str, folder: Path) -> Callable[..., torch.T
 
 def test_every_puzzle_is_an_exercise_in_numba() -> None:
     assert list(EXERCISES) == [f"{name}_numba" for name in RIGHT]
+    assert all(sum(wrong[0] == name for wrong in WRONG) >= 3 for name in RIGHT)
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -151,6 +152,7 @@ def test_right_answers_pass(name: str, tmp_path: Path) -> None:
     assert sentence(exercise, filled(name, "", "", tmp_path)) is None
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU shows less of an access than the simulator")
 @pytest.mark.parametrize(("name", "mistake", "change", "said"), WRONG, ids=lambda each: str(each).replace(" ", "-"))
 def test_a_mistake_is_caught_and_named(
     name: str, mistake: str, change: tuple[str, str], said: str, tmp_path: Path

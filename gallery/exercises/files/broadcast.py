@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 EXERCISE = "broadcast"
-SWEEP = {"ROWS": [1, 4, 16, 64], "COLUMNS": [16, 64, 256, 1024], "num_warps": [4]}
+SWEEP = {"ROWS": [1, 4, 16, 32], "COLUMNS": [32, 128, 512], "num_warps": [2, 4]}
 
 
 @triton.jit

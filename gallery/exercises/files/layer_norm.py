@@ -5,8 +5,8 @@ with μᵢ = Σⱼ xᵢⱼ / width and σᵢ² = Σⱼ (xᵢⱼ − μᵢ)² / w
                  └─ μ, then σ² ────┘            the last lanes have no element
     y, row i   │ 0  1  2  3  4  5  6  7  8  9
 
-Every program makes one row, in one block of WIDTH ≥ width lanes, and reads x once. Complete `layer_norm_kernel`; `solve`
-is done.
+Every program makes one row, in one block of WIDTH ≥ width lanes, and reads x once. Complete `layer_norm_kernel`;
+`solve` is done.
 Page: docs/gallery.md, step 11.
 
 How to check it, with or without a GPU, as often as you like:
