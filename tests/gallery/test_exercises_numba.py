@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from gallery.errors import GalleryError
 from gallery.exercises.catalogue import exercises
 from gallery.exercises.child import load
 from gallery.exercises.diagnosis import diagnose
 from gallery.exercises.exercise import Exercise
 from gallery.exercises.judge import judge
+from gallery.exercises.show import check
 from gallery.puzzles import numba_cuda
 
 DEVICE = numba_cuda.find_device()
@@ -160,3 +162,13 @@ def test_a_mistake_is_caught_and_named(
     found = sentence(EXERCISES[f"{name}_numba"], filled(name, *change, tmp_path))
     assert found is not None, mistake
     assert re.search(said, found), found
+
+
+def test_a_file_is_judged_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled("zip", "", "", tmp_path)
+    assert check(tmp_path / "mine.py")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "kernels run through Numba's simulator, which looks at every access to memory." in text
+    assert text.endswith("✓ a NaN All cases are right.")
+    with pytest.raises(GalleryError, match="zip_numba has no sizes to sweep; `check` works without --sweep"):
+        check(tmp_path / "mine.py", sweep=True)
