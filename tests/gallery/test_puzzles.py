@@ -155,8 +155,17 @@ def test_a_gpu_is_used_where_there_is_one() -> None:
     x = torch.randn(10**7, device="cuda")
     y = x.flip(0)
     check(map.solve(x, 1.5), x.double() + 1.5)
-    check(pooling.solve(x, 31), x.double().unfold(0, 31, 1).sum(-1))
-    torch.testing.assert_close(dot.solve(x, y).double(), x.double() @ y.double(), rtol=0, atol=0.1)
+    for pool in (pooling.solve, pooling.solve_naively):
+        check(pool(x, 31), x.double().unfold(0, 31, 1).sum(-1))
+    naive, shared = pooling.reads_of(x, 31)
+    assert naive == 31 * (10**7 - 30)
+    assert 10**7 <= shared < 1.3 * 10**7
+    for way in (dot.solve, dot.solve_atomically):
+        torch.testing.assert_close(way(x, y).double(), x.double() @ y.double(), rtol=0, atol=0.1)
+    assert dot.race(x.abs(), y.abs()) < 0.01 * (x.abs().double() @ y.abs().double())
+    a, b = torch.randn(3000, 1, device="cuda"), torch.randn(1, 2000, device="cuda")
+    for shape in broadcast.SHAPES:
+        check(broadcast.solve(a, b, shape), a.double() + b.double())
 
 
 def test_the_command_compares_each_with_the_kernel_beside_it() -> None:
