@@ -11,7 +11,7 @@ from gallery.exercises.judge import Finding
 
 def print_finding(console: Console, finding: Finding) -> None:
     """Print the case of a finding, and the first places that differ."""
-    console.print(Text.assemble(("✗ ", "red"), finding.case, f", programs {finding.order}" if finding.order else ""))
+    console.print(Text.assemble(("✗ ", "red"), finding.case, f", {finding.order}" if finding.order else ""))
     if finding.exception:
         console.print(finding.exception)
     if finding.differences:
