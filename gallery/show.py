@@ -215,7 +215,8 @@ def _about(
     bound: Limit | None,
 ) -> str:
     checked = "its size" if len(sizes) == 1 else f"{len(sizes)} sizes"
-    text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64 and on {len(special)} special inputs"
+    text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
+    text += f" and on {len(special)} special inputs" if special else ""
     if timed is not None and bound is not None:
         text += f", timed on {_text(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
     return f"{text}. Errors may be {exhibit.tolerances[dtype]:.0e}."

@@ -24,6 +24,11 @@ SIXTEEN = (
 NAN = "NaN is lost or spreads: each element of the answer is NaN exactly if a number that it is made of is NaN."
 
 
+def many(count: int, what: str) -> str:
+    """Return a count with what is counted."""
+    return f"{count:,} {what}s" if count > 1 else f"one {what}"
+
+
 def case(name: str, sample: Sample, size: Size, fault: str, **settings: object) -> Case:
     """Return the case of one size."""
     return Case(name, partial(sample, size), fault, **settings)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gallery.exercises.arguments import ENDS, FORMULA, LARGE, STRIDES, Sample, case, nan_case
+from gallery.exercises.arguments import ENDS, FORMULA, LARGE, STRIDES, Sample, case, many, nan_case
 from gallery.exercises.exercise import Case, Exercise
 from gallery.exhibit import Size
 from gallery.kernels import broadcast, map, map_2d, zip
@@ -14,7 +14,7 @@ def of_arrays(sample: Sample) -> list[Case]:
     """Return the cases of arrays in one dimension."""
     return [
         case("4,096 elements", sample, (4096,), FORMULA),
-        *(case(f"{n:,} elements", sample, (n,), ENDS) for n in (1, 7, 1000, 4097)),
+        *(case(many(n, "element"), sample, (n,), ENDS) for n in (7, 1000, 4097, 1)),
         case("200,003 elements", sample, (200_003,), LARGE, large=True),
         case("elements that lie apart", sample, (1000,), STRIDES, layout="apart", special=True),
         case("float16", sample, (1000,), "float32 is right and float16 is not.", dtype=torch.float16),

@@ -83,11 +83,14 @@ def judge(
     mistakes: Mapping[str, Callable[..., Answer]] | None = None,
 ) -> Finding:
     """Return what was found in a case: the first thing wrong, or that nothing is."""
+    torch.manual_seed(SEED)
+    drawn = case.arguments(case.dtype, device)
+    names = inspect.signature(reference).parameters
+    arguments = dict(zip(names, drawn, strict=False))  # the last may have defaults
+    truth = outputs(reference(*exact(drawn)))
     found: list[Finding] = []
     for order, watch in ways_to_run(language, device, large=case.large):
-        torch.manual_seed(SEED)
-        drawn = case.arguments(case.dtype, device)
-        finding = judge_once(call, reference, drawn, tolerance, watch, layout=case.layout, mistakes=mistakes or {})
+        finding = judge_once(call, arguments, case.layout, truth, tolerance, watch, mistakes or {})
         finding.case, finding.order = case.name, order
         found.append(finding)
         if finding.exception or (not finding.is_right and device.type == "cpu"):
@@ -100,22 +103,19 @@ def judge(
 
 def judge_once(
     call: Callable[..., Answer],
-    reference: Callable[..., Answer],
-    drawn: Arguments,
+    arguments: Mapping[str, Any],
+    layout: str,
+    truth: Sequence[torch.Tensor],
     tolerance: float,
     watch: Callable[[Memory, Finding], AbstractContextManager[None]],
-    *,
-    layout: str = "drawn",
     mistakes: Mapping[str, Callable[..., Answer]],
 ) -> Finding:
-    """Return what was found in one call on these arguments."""
-    finding, memory = Finding(""), Memory()
-    names = inspect.signature(reference).parameters
+    """Return what was found in one call on these arguments, laid between guards."""
+    finding, memory, drawn = Finding(""), Memory(), tuple(arguments.values())
     given = [
         memory.hold(name, value, layout) if isinstance(value, torch.Tensor) else value
-        for name, value in zip(names, drawn, strict=len(names) == len(drawn))
+        for name, value in arguments.items()
     ]
-    truth = outputs(reference(*exact(drawn)))
     try:
         with memory.guarding(), watch(memory, finding):
             found = call(*given)
@@ -165,7 +165,7 @@ def compare(
         for place in wrong.nonzero()[: SHOWN - len(finding.differences)].tolist():
             at = tuple(place)
             got = "never written" if never[at] else f"{ours[at].item():.7g}"
-            finding.differences.append((", ".join(map(str, at)), f"{theirs[at].item():.7g}", got))
+            finding.differences.append((", ".join(map(str, at)) or "–", f"{theirs[at].item():.7g}", got))
 
 
 def distances(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:

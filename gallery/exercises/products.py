@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from gallery.exercises.arguments import ENDS, FORMULA, LARGE, SIXTEEN, STRIDES, cancelling, case, nan_case
+from gallery.exercises.arguments import ENDS, FORMULA, LARGE, SIXTEEN, STRIDES, cancelling, case, many, nan_case
 from gallery.exercises.exercise import Exercise
 from gallery.exhibit import Arguments, Size
 from gallery.kernels import attention, matmul_relu
@@ -92,7 +92,7 @@ EXERCISES = [
         reference=lambda q, k, v, causal: mean_of_values(q, k, v, causal, 1 / math.sqrt(q.shape[-1])),
         cases=[
             case("2 heads, 64 tokens", of_tokens, (2, 64, 0), FORMULA),
-            *(case(f"1 head, {n} tokens", of_tokens, (1, n, 0), ENDS) for n in (1, 5, 77)),
+            *(case(f"one head, {many(n, 'token')}", of_tokens, (1, n, 0), ENDS) for n in (5, 77, 1)),
             case("64 tokens, causal", of_tokens, (1, 64, 1), "The causal mask is wrong: query i sees keys j ≤ i."),
             case("77 tokens, causal", of_tokens, (1, 77, 1), "The causal mask is wrong: query i sees keys j ≤ i."),
             case("2 heads, 200 tokens, causal", of_tokens, (2, 200, 1), LARGE, large=True),

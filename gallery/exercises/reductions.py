@@ -8,7 +8,7 @@ from functools import partial
 import torch
 import triton
 
-from gallery.exercises.arguments import ENDS, FORMULA, LARGE, SIXTEEN, STRIDES, cancelling, case, nan_case
+from gallery.exercises.arguments import ENDS, FORMULA, LARGE, SIXTEEN, STRIDES, cancelling, case, many, nan_case
 from gallery.exercises.exercise import Case, Exercise
 from gallery.exhibit import Arguments, Size
 from gallery.kernels import dot, layer_norm, pooling, softmax
@@ -94,7 +94,10 @@ EXERCISES = [
         reference=windows,
         cases=[
             case("4,098 elements, windows of 3", windowed, (4098, 3), FORMULA),
-            *(case(f"{n:,} elements, windows of {w}", windowed, (n, w), ENDS) for n, w in ((1, 1), (5, 5), (1030, 4))),
+            *(
+                case(f"{many(n, 'element')}, windows of {w}", windowed, (n, w), ENDS)
+                for n, w in ((5, 5), (1030, 4), (1, 1))
+            ),
             case("20,003 elements, windows of 7", windowed, (20_003, 7), LARGE, large=True),
             case("elements that lie apart", windowed, (1000, 3), STRIDES, layout="apart", special=True),
             case("float16", windowed, (1000, 40), SIXTEEN, dtype=torch.float16, special=True),
@@ -125,7 +128,7 @@ EXERCISES = [
         reference=dot.reference,
         cases=[
             case("8,192 elements", dot.sample, (8192,), FORMULA),
-            *(case(f"{n:,} elements", dot.sample, (n,), ENDS) for n in (1, 7, 1000, 12_293)),
+            *(case(many(n, "element"), dot.sample, (n,), ENDS) for n in (7, 1000, 12_293, 1)),
             case("200,003 elements", dot.sample, (200_003,), LARGE, large=True),
             case("elements that lie apart", dot.sample, (1000,), STRIDES, layout="apart", special=True),
             case("float16", sums_in_16_bits, (3000,), SIXTEEN, dtype=torch.float16, special=True),

@@ -36,8 +36,9 @@ def print_exercises() -> None:
     table = Table(title="Exercises", title_justify="left")
     for heading in ("exercise", "computes", "in"):
         table.add_column(heading, overflow="fold")
+    languages = {"triton": "Triton language", "numba": "Numba CUDA"}
     for exercise in exercises().values():
-        table.add_row(exercise.name, exercise.formula, exercise.language)
+        table.add_row(exercise.name, exercise.formula, languages[exercise.language])
     _console().print(table)
     _console().print("python -m gallery try NAME writes the file of one of them.")
 
@@ -140,11 +141,10 @@ def exercise_of(file: Path) -> Exercise:
 
 def places(exercise: Exercise, *, gpu: bool) -> dict[str, dict[str, str]]:
     """Return where a file is judged, in order: a sentence about each place, and what its process has to be told."""
-    without = "There is no GPU: kernels run" if not gpu else "First kernels run"
     program = "the interpreter" if exercise.language == "triton" else "Numba's simulator"
     environment = {"TRITON_INTERPRET": "1"} | ({"NUMBA_ENABLE_CUDASIM": "1"} if exercise.language == "numba" else {})
-    found = {f"{without} through {program}, which looks at every access to memory.": environment}
-    return found | ({"On the GPU, with repeated launches:": {"TRITON_INTERPRET": "0"}} if gpu else {})
+    found = {f"Kernels run through {program}, which looks at every access to memory:": environment}
+    return found | ({"Kernels run on the GPU, again and again:": {"TRITON_INTERPRET": "0"}} if gpu else {})
 
 
 def run_child(
@@ -219,7 +219,12 @@ def _print_findings(
             )
             return False
         elif kind == "late":
-            _say(console, began, f"It did not end within {content}: is there a loop that does not come to its end?")
+            _say(
+                console,
+                began,
+                f"It did not end within {content}: a loop does not come to its end, or very many programs have few "
+                "elements each.",
+            )
             return False
         elif kind == "finding":
             finding = Finding(**content)

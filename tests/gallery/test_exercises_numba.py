@@ -168,7 +168,7 @@ def test_a_file_is_judged_in_a_process_of_its_own(tmp_path: Path, capsys: pytest
     filled("zip", "", "", tmp_path)
     assert check(tmp_path / "mine.py")
     text = " ".join(capsys.readouterr().out.split())
-    assert "kernels run through Numba's simulator, which looks at every access to memory." in text
+    assert "Kernels run through Numba's simulator, which looks at every access to memory:" in text
     assert text.endswith("✓ a NaN All cases are right.")
     with pytest.raises(GalleryError, match="zip_numba has no sizes to sweep; `check` works without --sweep"):
         check(tmp_path / "mine.py", sweep=True)
