@@ -47,11 +47,11 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         with TritonServer([directory]) as server:
             with Client(server.grpc_url) as client:
                 answers = client.infer("with", {"X": X}, outputs=("y", OUTPUT))
-            y, contributions = (answers[output].astype(np.float64) for output in ("y", OUTPUT))
-            unit = float(y.std())
-            if np.abs(contributions.sum(axis=1) - y[:, 0]).max() > 1e-5 * unit:
+            expected = {output: values.astype(np.float64) for output, values in answers.items()}
+            unit = float(expected["y"].std())
+            if np.abs(expected[OUTPUT].sum(axis=1) - expected["y"][:, 0]).max() > 1e-5 * unit:
                 raise ValueError(f"{name}: the contributions miss the answers")
-            rows = {output: CheckedRows({"X": X}, answers[output].astype(np.float64), ERROR * unit) for output in answers}
+            rows = {output: CheckedRows({"X": X}, values, ERROR * unit) for output, values in expected.items()}
             with measuring(server.grpc_url, QUICK, "builtin", (LOAD,)) as ask:
                 of_rounds = []
                 for number in range(rounds):

@@ -102,7 +102,7 @@ def checked_rows(source: Model, who: str) -> CheckedRows:
 def measuring(url: str, settings: Settings, generator: str, loads: Sequence[Load] = LOADS) -> Any:
     """Yield a function that measures one model of the server at this address under one of the loads.
 
-    It also takes several models, each with its rows, which are asked in turn, and returns the counters of the one named.
+    It also takes several models, each with its rows, which are asked in turn, with the counters of the one named.
     Requests ask for one output, the model's first unless another is named.
     """
     tool = perf_analyzer.find() if generator == "perf_analyzer" else None
