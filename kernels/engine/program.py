@@ -9,10 +9,9 @@ import torch
 
 from ..plan.plan import INPUT, Parameters, Plan, Step
 from .streams import Launch, Task
-from .upload import upload
 
 MOST_SCATTERED, NARROW = 2**12, 4
-"""The most numbers that kernels write over the bus one by one, and the widest rows that they always write so."""
+"""The most numbers that kernels write over the bus themselves, and the widest rows that they always write so."""
 
 
 def bind_parameters(plan: Plan, device: torch.device, *, plain: bool = False) -> dict[str, Parameters]:
@@ -103,12 +102,12 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
 def _launch(
     step: Step, parameters: Parameters, inputs: list[torch.Tensor], here: torch.Tensor, output: torch.Tensor
 ) -> Launch:
-    """Return the launches of a step; if its answers are wide and many, they cross the bus beside each other."""
+    """Return the launches of a step; a copy engine takes answers that are wide and many over the bus."""
 
     def launch(rows: int) -> None:
         many = here is not output and rows * output.shape[1] > MOST_SCATTERED
         step.operation.launch(parameters, inputs, here if many else output, rows)
         if many:
-            upload(here, output, rows)
+            output[:rows].copy_(here[:rows], non_blocking=True)
 
     return launch
