@@ -9,9 +9,10 @@ import numpy as np
 
 from ..engine.member_check import MemberAllowed
 from ..format.inputs import NUMBERS, Inputs
-from ..format.member_tensors import JoinedIds, JoinedNumbers, check_tensors, joined
 from ..format.member_table import MemberTable
+from ..format.member_tensors import JoinedIds, JoinedNumbers, check_tensors, joined
 from .member_counts import MemberCounts
+from .other_tensors import matrices
 from .quoting import quoted
 from .tensors import check_strings, strings_in, tensors_in
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .backend_types import Request, ServerTensor
 
     Reader = Callable[[list[Request]], list[Part]]
+    Encode = Callable[[dict[str, np.ndarray]], np.ndarray]
 
 
 class FleetRequests:
@@ -55,22 +57,27 @@ class FleetRequests:
         members = len(self._models)
         return MemberAllowed(inputs.n_features, nan_columns, inputs.closed, members, self._refused, self._closed)
 
-    def reader(self, numbers: Callable[[ServerTensor], Part], otherwise: Reader) -> Reader:
+    def reader(self, numbers: Callable[[ServerTensor], Part], encode: Encode, otherwise: Reader) -> Reader:
         """Return what reads the plan's matrix of each request of a batch.
 
-        If each request has its rows and numbers joined, they are the matrix as they are. A batch with a number of no
-        model is read by `otherwise` when it is refused, as other batches are at once.
+        If each request has its rows and numbers joined, they are the matrix as they are; if each has rows and ids
+        joined, `encode` makes it of them. A batch that is refused is read by `otherwise`, as others are at once.
         """
-        name = self._with_numbers
+        with_numbers, with_ids = {self._with_numbers}, {self._with_ids}
 
         def read(requests: list[Request]) -> list[Part]:
-            parts = []
+            found = []
             for request in requests:
                 tensors = request.inputs()
-                if len(tensors) != 1 or tensors[0].name() != name:
+                if len(tensors) != 1:
                     return otherwise(requests)
-                parts.append(numbers(tensors[0]))
-            return parts
+                found.append(tensors[0])
+            names = {tensor.name() for tensor in found}
+            if names == with_numbers:
+                return list(map(numbers, found))
+            if names == with_ids:
+                return matrices({self._with_ids: list(map(self._numbers, found))}, encode)
+            return otherwise(requests)
 
         return read
 
@@ -92,9 +99,9 @@ class FleetRequests:
 
     def _given(self, there: Collection[str]) -> dict[str, str]:
         """Return the tensors to read and their types of requests that have the tensors `there`."""
-        for name, joined in self._joined.items():
+        for name, tensor in self._joined.items():
             if name in there:
-                return {name: joined.datatype}
+                return {name: tensor.datatype}
         types = {**self._datatypes, self._numbered: "INT32"}
         if self._joined and NUMBERS not in there:  # the others tell how many rows it has
             return {name: types[name] for name in (self._numbered, *self._ids) if name in there}
@@ -107,9 +114,9 @@ class FleetRequests:
 
     def apart(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the tensors of requests with `X` and the models apart; without `X` their rows name no model."""
-        for name, joined in self._joined.items():
+        for name, tensor in self._joined.items():
             if name in tensors:
-                return joined.apart(tensors[name])
+                return tensor.apart(tensors[name])
         if self._joined and NUMBERS not in tensors:
             return {NUMBERS: np.zeros((len(next(iter(tensors.values()))), len(self._inputs.numeric)))}
         return tensors
