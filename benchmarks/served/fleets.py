@@ -7,10 +7,10 @@ Members are fitted one by one, each on rows of its own, and exported. "fleet" is
 of one of them; "loop" is a Python-backend model with a dict of the same estimators, which a user writes by hand;
 "nothing" is a model that does nothing. One server loads them one after the other, and the memory that each takes is
 noted. Then all are asked in turn for one row a request, over gRPC under dynamic batching. Requests to the fleet and the
-loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "joined" is the fleet too, asked as
-by `Client`, with one tensor that has the bytes of each row and of its id, and "by number" with one that has each row and
-the number of its model. "nothing by ids" is the model that does nothing, asked with the two tensors of requests with
-ids, where one row alone is sent to "nothing": the second tensor's cost to the server.
+loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "joined" is the fleet too, asked with
+one tensor that has the bytes of each row and of its id, as `Client` asks it, and "by number" with one that has each row
+and the number of its model. "nothing by ids" is the model that does nothing, asked with the two tensors of requests
+with ids, where one row alone is sent to "nothing": the second tensor's cost to the server.
 
 `--export-cores` lets exports use that many cores, as on a small machine. `--entries N` loads N entries of one model
 beside the others, or as many of them as fit in the memory of the machine and of the GPU, and asks them in turn.
@@ -156,9 +156,7 @@ def sent(models: dict[int, Any], directory: Path) -> dict[str, CheckedRows]:
     numbered = np.hstack([given, np.array([[numbers[int(number)]] for number in drawn], dtype=inputs.dtype)])
     return {
         FLEET: named,
-        JOINED: CheckedRows(
-            _joined(directory / FLEET, {"X": given, "id": ids}), answers, ERROR * scale, MOST_DIFFERENT
-        ),
+        JOINED: CheckedRows(_joined(directory / FLEET, named.tensors), answers, ERROR * scale, MOST_DIFFERENT),
         NUMBERED: CheckedRows({"X_id_number": numbered}, answers, ERROR * scale, MOST_DIFFERENT),
         ONE: CheckedRows({"X": X.astype(own_dtype)}, own, ERROR * float(np.std(own)), MOST_DIFFERENT),
         LOOP: CheckedRows({"X": given, "id": ids}, answers, ERROR_OF_LOOP * scale, MOST_DIFFERENT),
