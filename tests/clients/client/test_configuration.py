@@ -73,18 +73,16 @@ class TestRowsAndIdsInOneTensor:
         (both,) = found.sent(tensors).values()
         assert both.tolist() == [[0x3F800000, 0x3F800000, 1, 0]] * 3
         assert found.sent({"X": tensors["X"]}).keys() == {"X"}
-        many = {
-            name: np.broadcast_to(array[:1], (REQUEST_BYTES // 16 + 1, *array.shape[1:]))
-            for name, array in tensors.items()
-        }
+        rows = REQUEST_BYTES // 16 + 1
+        many = {name: np.broadcast_to(array[:1], (rows, array.shape[1])) for name, array in tensors.items()}
         assert found.sent(many).keys() == tensors.keys()
 
     @pytest.mark.parametrize(
         "other",
-        [(), (("X_shop", "FP32", 4),), (("X_shop_FP32x2_INT64", "INT32", 3),), (("X_shop_FP32x3_INT64", "INT32", 5),)],
+        [("X_shop_number", "FP32", 3), ("X_shop_FP32x2_INT64", "INT32", 3), ("X_shop_FP32x3_INT64", "INT32", 5)],
     )
-    def test_inputs_of_other_names_and_widths_are_not_it(self, other: tuple[tuple[str, str, int], ...]) -> None:
-        assert self.configured(*other).joined is None
+    def test_inputs_of_other_names_and_widths_are_not_it(self, other: tuple[str, str, int]) -> None:
+        assert self.configured(other).joined is None
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ def test_whole_numbers_and_rows_keep_their_bits(numbers: str) -> None:
     for count in (1, len(ids)):
         X, width = rows(numbers, count), joined.width(tuple(WHOLE))
         both = joined.join(X, ids[:count], width)
-        assert both is not None and both.shape == (count, 3 * X.itemsize // 4 + 2)
+        assert both is not None
+        assert both.shape == (count, 3 * X.itemsize // 4 + 2)
         found = joined.apart(np.frombuffer(both.tobytes(), dtype=np.int32).reshape(both.shape))
         assert found["X"].tobytes() == X.tobytes()
         assert found["shop"].tolist() == ids[:count].tolist()
@@ -40,7 +41,7 @@ def test_whole_numbers_and_rows_keep_their_bits(numbers: str) -> None:
 def test_strings_are_those_that_were_sent_or_are_not_joined(numbers: str) -> None:
     joined = JoinedIds("shop", 3, numbers, "BYTES")
     width = joined.width(("a", "0123456789abc"))  # of 13 bytes, in a multiple of 8
-    assert joined.takes(width) and not joined.takes(joined.id_at)
+    assert [joined.takes(each) for each in (joined.id_at, width)] == [False, True]
     for text in TEXTS:
         X, ids = rows(numbers, 2), np.array([[b"a"], [text.encode()]], dtype=object)
         both = joined.join(X, ids, width)
