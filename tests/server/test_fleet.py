@@ -207,7 +207,7 @@ def test_a_client_joins_rows_and_ids_by_itself(
         for unknown in UNKNOWN[name]:
             sent.clear()
             asked = given([ODD[name][2], unknown])
-            with pytest.raises(InvalidRequest, match="^shop must name a model of this fleet: row 1 is ") as error:
+            with pytest.raises(InvalidRequest, match=r"^shop must name a model of this fleet: row 1 is ") as error:
                 client.predict(name, asked)
             assert sent == [two if apart & {ODD[name][2], unknown} else one]
             with pytest.raises(InferenceServerException, match=re.escape(str(error.value))):

@@ -79,7 +79,7 @@ class TestRowsAndIdsInOneTensor:
 
     @pytest.mark.parametrize(
         "other",
-        [("X_shop_number", "FP32", 3), ("X_shop_FP32x2_INT64", "INT32", 3), ("X_shop_FP32x3_INT64", "INT32", 5)],
+        [("X_shop", "FP32", 4), ("X_shop_FP32x2_INT64", "INT32", 3), ("X_shop_FP32x3_INT64", "INT32", 5)],
     )
     def test_inputs_of_other_names_and_widths_are_not_it(self, other: tuple[str, str, int]) -> None:
         assert self.configured(other).joined is None
