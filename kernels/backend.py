@@ -46,9 +46,6 @@ LARGE_BYTES = 2**20
 """From this size on the model asks whether a request was cancelled. The question goes to the server and back, which
 takes longer than answering a small request. The server itself drops requests that are cancelled in the queue."""
 
-MOST_JOINED_ROWS = 4096
-"""The most rows of requests that are encoded together, which copies them once more."""
-
 NO_PARAMETERS = "{}"
 
 NONE: frozenset[int] = frozenset()
@@ -151,7 +148,7 @@ class TritonPythonModel:
             from .serving.fleet_requests import FleetRequests
 
             self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self.array, configured)
-            self.read = self.fleet.reader(self.numbers, self._matrices)
+            self.read = self.fleet.reader(self.numbers, self._encoded, self._matrices)
             self.allowed = self.fleet.allowed(document.nan_columns)
             counts = self.fleet.counts([(each.estimator, each.members) for each in document.fleet.classes])
         gathered = self.allowed if self.inputs.plain_matrix else None
@@ -238,27 +235,19 @@ class TritonPythonModel:
         return [self.numbers(request.inputs()[0]) for request in requests]
 
     def _matrices(self, requests: list[Request]) -> list[Part]:
-        """Return the plan's matrix for each request of a model that reads other tensors than X.
+        """Return the plan's matrix for each request of a model that reads other tensors than X."""
+        from .serving.other_tensors import matrices
 
-        Small requests with the same tensors are encoded together: one takes as long as all.
-        """
         sent = list(map(tensors_in, requests))
         each = [self.datatypes if self.fleet is None else self.fleet.given(tensors) for tensors in sent]
         names = each[0]
-        if len(each) == 1 or any(other is not names for other in each):
+        if any(other is not names for other in each):
             return [
                 self._encoded({name: self._reads(datatype)(tensors[name]) for name, datatype in given.items()})
                 for tensors, given in zip(sent, each, strict=True)
             ]
         read = {name: list(map(self._reads(names[name]), [tensors[name] for tensors in sent])) for name in names}
-        rows = list(map(len, read[next(iter(names))]))
-        if sum(rows) > MOST_JOINED_ROWS:
-            return [
-                self._encoded(dict(zip(names, tensors, strict=True))) for tensors in zip(*read.values(), strict=True)
-            ]
-        matrix = self._encoded({name: np.concatenate(parts) for name, parts in read.items()})
-        ends = list(itertools.accumulate(rows))
-        return [matrix[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return matrices(read, self._encoded)
 
     def _encoded(self, tensors: dict[str, np.ndarray]) -> np.ndarray:
         """Return the plan's matrix for tensors; a fleet's members may have categories of their own."""

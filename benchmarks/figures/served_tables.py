@@ -89,23 +89,24 @@ def fleets_section(document: Document, where: str) -> str:
             of_loop = "–" if loop is None else f"{point['fleet']['requests_per_s'] / loop['requests_per_s']:.1f}"
             clients = [f"{point['clients']}", f"{point['fleet']['requests_per_s']:,.0f}"]
             clients += [f"{point['of_one_model']:.0%}", f"{point['p50_over_one_model_us']:+,.0f}"]
-            if numbered := point.get("fleet_by_number"):
-                clients += [f"{numbered['of_one_model']:.0%}", f"{numbered['p50_over_one_model_us']:+,.0f}"]
-            else:
-                clients += ["–", "–"]
+            for way in (point.get("fleet_joined"), point.get("fleet_by_number")):
+                over = way and f"{way['p50_over_one_model_us']:+,.0f}"
+                clients += [f"{way['of_one_model']:.0%}", over] if way else ["–", "–"]
             of_nothing = point.get("nothing_by_ids", {}).get("of_nothing")
             rows.append([*cells, *clients, "–" if of_nothing is None else f"{of_nothing:.0%}", of_loop])
             cells = [cells[0], *[""] * 7]
     header = ["fleet", "models", "export s (cores)", "entry MB", "load s", "GPU MB over one", "RSS MB over one"]
     header += ["rounds", "clients", "requests/s", "of one model's", "p50 over one model's, µs"]
+    header += ["joined, of one model's", "joined, p50 over, µs"]
     header += ["by number, of one model's", "by number, p50 over, µs", "do-nothing, by ids", "÷ loop"]
     intro = "Fleets on one Triton server, one row a request that names a drawn model, over gRPC, closed loop, dynamic "
     intro += "batching, one instance each, beside an entry of one of the models and a Python-backend model with a dict "
-    intro += "of the same scikit-learn estimators. By number: the row and its model's number in one tensor. "
+    intro += "of the same scikit-learn estimators. Joined: the row and its id in one tensor, as Client sends them. By "
+    intro += "number: the row and its model's number in one tensor. "
     intro += "Do-nothing, by ids: the throughput of a model that does nothing if its requests have ids as a second "
     intro += "tensor, as a share of that without them"
     intro += note(document)
-    parts = [f"{intro}:", table(header, "l" + "r" * 15, rows)]
+    parts = [f"{intro}:", table(header, "l" + "r" * 17, rows)]
     busy = [f"{found['members']:,} {found['fleet']}" for found in document["fleets"] if found["busy_at_start"]]
     parts += [f"The machine was busy when these began: {', '.join(busy)}."] * bool(busy)
     parts += [_entries(found) for found in document["fleets"] if "entries" in found]

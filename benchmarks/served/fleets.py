@@ -7,9 +7,10 @@ Members are fitted one by one, each on rows of its own, and exported. "fleet" is
 of one of them; "loop" is a Python-backend model with a dict of the same estimators, which a user writes by hand;
 "nothing" is a model that does nothing. One server loads them one after the other, and the memory that each takes is
 noted. Then all are asked in turn for one row a request, over gRPC under dynamic batching. Requests to the fleet and the
-loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "by number" is the fleet too, asked
-with one tensor: each row and the number of its model. "nothing by ids" is the model that does nothing, asked with the
-two tensors of requests with ids, where one row alone is sent to "nothing": the second tensor's cost to the server.
+loop name drawn models. Ids are INT64, so that the loop reads them with any numpy. "joined" is the fleet too, asked with
+one tensor that has the bytes of each row and of its id, as `Client` asks it, and "by number" with one that has each row
+and the number of its model. "nothing by ids" is the model that does nothing, asked with the two tensors of requests
+with ids, where one row alone is sent to "nothing": the second tensor's cost to the server.
 
 `--export-cores` lets exports use that many cores, as on a small machine. `--entries N` loads N entries of one model
 beside the others, or as many of them as fit in the memory of the machine and of the GPU, and asks them in turn.
@@ -47,6 +48,8 @@ from benchmarks.served.requests import QUICK, Measure, four_digits, measuring
 from benchmarks.timing import rotated
 from triton_regressors import export, export_fleet
 from triton_regressors.clients.client.client import Client
+from triton_regressors.clients.client.configuration import Configuration
+from triton_regressors.clients.client.tensors import Tensors
 from triton_regressors.clients.compare.load.generator import Load
 from triton_regressors.clients.compare.load.members import draw_rows
 from triton_regressors.clients.compare.load.payloads import CheckedRows
@@ -57,10 +60,10 @@ from triton_regressors.kernels.entry import read_document
 from triton_regressors.kernels.format.inputs import Inputs
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
-FLEET, NUMBERED, ONE, LOOP = "fleet", "fleet_by_number", "one_model", "loop"
+FLEET, JOINED, NUMBERED, ONE, LOOP = "fleet", "fleet_joined", "fleet_by_number", "one_model", "loop"
 NOTHING, NOTHING_NAMED = "nothing", "nothing_by_ids"
 ENTRIES = "entries"
-ASKED_TOO = (NUMBERED, NOTHING, NOTHING_NAMED)
+ASKED_TOO = (JOINED, NUMBERED, NOTHING, NOTHING_NAMED)
 """What is asked besides the entries that were loaded with their memory noted."""
 LOADS = tuple(Load("grpc", 1, concurrency=clients) for clients in (1, 64, 256))
 COLUMNS, FITTED = 32, 200
@@ -150,10 +153,11 @@ def sent(models: dict[int, Any], directory: Path) -> dict[str, CheckedRows]:
     own = models[0].predict(exact)[:, None]
     scale, ids = float(np.std(answers)), drawn[:, None].astype(np.int64)
     named = CheckedRows({"X": given, "id": ids}, answers, ERROR * scale, MOST_DIFFERENT)
-    joined = np.hstack([given, np.array([[numbers[int(number)]] for number in drawn], dtype=inputs.dtype)])
+    numbered = np.hstack([given, np.array([[numbers[int(number)]] for number in drawn], dtype=inputs.dtype)])
     return {
         FLEET: named,
-        NUMBERED: CheckedRows({"X_id_number": joined}, answers, ERROR * scale, MOST_DIFFERENT),
+        JOINED: CheckedRows(_joined(directory / FLEET, named.tensors), answers, ERROR * scale, MOST_DIFFERENT),
+        NUMBERED: CheckedRows({"X_id_number": numbered}, answers, ERROR * scale, MOST_DIFFERENT),
         ONE: CheckedRows({"X": X.astype(own_dtype)}, own, ERROR * float(np.std(own)), MOST_DIFFERENT),
         LOOP: CheckedRows({"X": given, "id": ids}, answers, ERROR_OF_LOOP * scale, MOST_DIFFERENT),
         NOTHING: CheckedRows({"X": given}, answers, ERROR, MOST_DIFFERENT).zeros(),
@@ -163,6 +167,13 @@ def sent(models: dict[int, Any], directory: Path) -> dict[str, CheckedRows]:
 
 def _inputs(entry: Path) -> Inputs:
     return read_document(entry / "1", check_files=False).inputs
+
+
+def _joined(entry: Path, tensors: Tensors) -> Tensors:
+    """Return the one tensor in which a client sends rows and ids to an entry."""
+    found = Configuration.of(from_pbtxt((entry / "config.pbtxt").read_bytes())).sent(tensors)
+    assert len(found) == 1
+    return found
 
 
 def _spread(members: int) -> np.ndarray:
@@ -291,7 +302,7 @@ def measure(
 
 
 def _figures(ask: Measure, name: str, checked: CheckedRows | Mapping[str, CheckedRows], load: Load) -> dict[str, float]:
-    entry = {NUMBERED: FLEET, NOTHING_NAMED: NOTHING, ENTRIES: f"{ENTRIES}_{0:06}"}.get(name, name)
+    entry = {JOINED: FLEET, NUMBERED: FLEET, NOTHING_NAMED: NOTHING, ENTRIES: f"{ENTRIES}_{0:06}"}.get(name, name)
     figures = ask(entry, checked, load)
     if figures.failed:
         raise ValueError(f"{name}: {dict(figures.errors)}")
@@ -307,7 +318,7 @@ def _median(load: Load, of_rounds: Sequence[dict[str, dict[str, float]]]) -> dic
     point: dict[str, Any] = {"clients": load.concurrency}
     for name in sorted(of_rounds[0]):
         point[name] = {key: four_digits(median(each[name][key] for each in of_rounds)) for key in of_rounds[0][name]}
-    for name, peer in ((NUMBERED, ONE), (NOTHING_NAMED, NOTHING)):
+    for name, peer in ((JOINED, ONE), (NUMBERED, ONE), (NOTHING_NAMED, NOTHING)):
         point[name] |= _beside(of_rounds, name, peer)
     return {**point, **_beside(of_rounds, FLEET, ONE)}
 

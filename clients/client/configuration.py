@@ -24,6 +24,8 @@ from triton_regressors.clients.contributions.cells import cells_of
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.contribution_game import PARAMETER, Game, lacking
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CHECKS_COLUMNS, columns_digest
+from triton_regressors.kernels.format.inputs import NUMBERS
+from triton_regressors.kernels.format.member_tensors import WORD, JoinedIds
 
 REQUEST_BYTES = 2**25
 """The limit on the bytes of tensors in one message, in either direction. gRPC carries 2 GiB, and the HTTP endpoint of
@@ -38,6 +40,7 @@ class Configuration:
     widths: each output and its number of columns.
     answers_column: whether the estimator's `predict` answers one target as [rows, 1].
     game: the parameter that describes the output `contributions`; "" without this output.
+    joined: the input of a fleet that has rows and ids of models in one tensor, and its width; None if there is none.
     """
 
     model: str
@@ -48,6 +51,7 @@ class Configuration:
     widths: tuple[tuple[str, int], ...] = ()
     answers_column: bool = False
     game: str = ""
+    joined: tuple[JoinedIds, int] | None = None
 
     @classmethod
     def of(cls, config: model_config_pb2.ModelConfig) -> "Configuration":
@@ -61,8 +65,8 @@ class Configuration:
         digest = columns_digest(parameters) if CHECKS_COLUMNS in parameters else ""
         widths = tuple((each.name, max(int(each.dims[-1]), 1) if each.dims else 1) for each in config.output)
         inputs, column = input_tensors(config), parameters.get(ANSWERS_COLUMN) == "true"
-        game = parameters.get(PARAMETER, "")
-        return cls(config.name, inputs, config.max_batch_size, answer_bytes, digest, widths, column, game)
+        game, joined = parameters.get(PARAMETER, ""), _joined(config, inputs)
+        return cls(config.name, inputs, config.max_batch_size, answer_bytes, digest, widths, column, game, joined)
 
     def explained(self) -> Game:
         """Return what the model's output `contributions` is.
@@ -99,3 +103,26 @@ class Configuration:
     def parts(self, tensors: Tensors) -> list[Part]:
         """Return the rows of each request: as many as the model and a message take; all rows without batches."""
         return cut(tensors, self.max_batch_size, REQUEST_BYTES, self.answer_bytes)
+
+    def sent(self, tensors: Tensors) -> Tensors:
+        """Return the tensors of a request as they travel: rows and the ids of their models in one if that holds them.
+
+        A server answers a request with one tensor sooner.
+        """
+        if self.joined is None or len(tensors) != len(self.inputs):
+            return tensors
+        ids, width = self.joined
+        if len(tensors[NUMBERS]) * width * WORD > REQUEST_BYTES:
+            return tensors
+        both = ids.join(tensors[NUMBERS], tensors[ids.by], width)
+        return tensors if both is None else {ids.name: both}
+
+
+def _joined(config: model_config_pb2.ModelConfig, inputs: tuple[InputTensor, ...]) -> tuple[JoinedIds, int] | None:
+    """Return the input of a configuration that has the numbers and the ids of the other two, and its width."""
+    if len(inputs) != 2 or all(tensor.name != NUMBERS for tensor in inputs):
+        return None
+    numbers, ids = sorted(inputs, key=lambda tensor: tensor.name != NUMBERS)
+    found = JoinedIds(ids.name, numbers.width, numbers.datatype, ids.datatype)
+    widths = [int(tensor.dims[0]) for tensor in config.input if tensor.name == found.name and len(tensor.dims) == 1]
+    return next(((found, width) for width in widths if found.takes(width)), None)

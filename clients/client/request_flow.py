@@ -16,8 +16,8 @@ from tritonclient.grpc import model_config_pb2
 from triton_regressors.clients.client.calls import Call, Calls
 from triton_regressors.clients.client.configuration import Configuration
 from triton_regressors.clients.client.listing import available_models
-from triton_regressors.clients.client.parts import Answer, Answers, joined, named_row, renumbered
-from triton_regressors.clients.client.tensors import Given, as_frame, some_rows
+from triton_regressors.clients.client.parts import Answer, Answers, Part, joined, named_row, renumbered
+from triton_regressors.clients.client.tensors import Given, Tensors, as_frame, some_rows
 from triton_regressors.clients.contributions.condition import Condition
 from triton_regressors.clients.contributions.contributions import Contributions
 from triton_regressors.clients.errors import (
@@ -183,7 +183,7 @@ class RequestFlows:
                 tensors, certain = used.tensors(X)
                 digest = "" if certain else used.digest
                 answers: list[Answer] = yield [
-                    partial(self._calls.infer, model, part.of(tensors), outputs, version, part, digest)
+                    partial(self._request, used, tensors, outputs, version, part, digest)
                     for part in used.parts(tensors)
                 ]
             except InvalidRequest as error:
@@ -202,6 +202,12 @@ class RequestFlows:
             f"Model '{model}' was loaded again, as another version or with other inputs, during each of {ATTEMPTS} "
             "attempts. Answers of two versions are not joined; send the table again."
         )
+
+    def _request(
+        self, used: Configuration, tensors: Tensors, outputs: Sequence[str], version: str | int, part: Part, digest: str
+    ) -> Call[Answer]:
+        """Return the request for a part of a table by the configuration that its tensors were made by."""
+        return self._calls.infer(used.model, used.sent(part.of(tensors)), outputs, version, part, digest)
 
     def _learn(self, model: str) -> RequestFlow[Configuration]:
         """Ask for a model's configuration, and remember it."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from tritonclient.grpc import model_config_pb2
+from tritonclient.utils import np_to_triton_dtype
 
 from triton_regressors.clients.errors import InvalidRequest, ServerFault
 from triton_regressors.kernels.format.columns_digest import CATEGORIES, COLUMNS, DATES
@@ -278,7 +279,7 @@ def date_rows(X: npt.ArrayLike, tensor: InputTensor, called: str | None = None) 
 
 def datatype(array: np.ndarray) -> str:
     """Return the name of a tensor's type in requests."""
-    return next(name for name, dtype in DTYPES.items() if array.dtype == dtype)
+    return str(np_to_triton_dtype(array.dtype))
 
 
 def wire(array: np.ndarray) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.fleets.categories import columns_with_categories
 from triton_regressors.exporter.fleets.member import Member
-from triton_regressors.kernels.format.member_numbers import joined_with, numbered
+from triton_regressors.kernels.format.member_tensors import joined_with, numbered
 
 
 def check_alike(members: Sequence[Member], by: Sequence[str]) -> None:

@@ -37,8 +37,8 @@ from triton_regressors.kernels.entry import Document, Entry, Golden, OutputParit
 from triton_regressors.kernels.format.fleet import Fleet
 from triton_regressors.kernels.format.id_columns import IdColumns
 from triton_regressors.kernels.format.inputs import Inputs, IntegerInput, TextInput
-from triton_regressors.kernels.format.member_numbers import numbered
 from triton_regressors.kernels.format.member_table import MemberTable
+from triton_regressors.kernels.format.member_tensors import numbered
 from triton_regressors.kernels.format.parity import Parity, measure
 from triton_regressors.kernels.plan.plan import FLEET_PROTOCOL, Plan
 from triton_regressors.version import __version__

@@ -18,7 +18,7 @@ from triton_regressors.kernels.engine.runner import ENGINES
 from triton_regressors.kernels.engine.staging import MAX_NUMBERS
 from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATEGORIES, CHECKS_COLUMNS, COLUMNS, DATES
 from triton_regressors.kernels.format.inputs import INTEGERS, MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
-from triton_regressors.kernels.format.member_numbers import joined, tensors_of_numbers
+from triton_regressors.kernels.format.member_tensors import joined, tensors_in_place
 from triton_regressors.kernels.ops.games.coalitions import evaluations
 from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.kernels.serving.observer import DEFAULT_MODE, MODES
@@ -138,9 +138,9 @@ def make_config(
     config = model_config_pb2.ModelConfig(name=name, backend="python")
     datatypes, tensors = inputs.datatypes(), inputs.columns()
     for tensor, columns in tensors.items():
-        optional = tensor in inputs.ids or joined(inputs) is not None
+        optional = tensor in inputs.ids or bool(joined(inputs))
         config.input.add(name=tensor, data_type=DATA_TYPES[datatypes[tensor]], dims=[len(columns)], optional=optional)
-    for tensor, (datatype, width) in tensors_of_numbers(inputs).items():
+    for tensor, (datatype, width) in tensors_in_place(inputs).items():
         config.input.add(name=tensor, data_type=DATA_TYPES[datatype], dims=[width], optional=True)
     for output, width in outputs.items():
         config.output.add(name=output, data_type=model_config_pb2.TYPE_FP32, dims=[width])

@@ -28,7 +28,7 @@ OF_FLEETS = tuple(
         "format/id_columns.py",
         "format/member_table.py",
         "format/member_categories.py",
-        "format/member_numbers.py",
+        "format/member_tensors.py",
         "engine/member_check.py",
         "engine/member_order.py",
         "serving/fleet_requests.py",

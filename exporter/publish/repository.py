@@ -38,7 +38,7 @@ from triton_regressors.kernels.format.inputs import NUMBERS, Inputs
 from triton_regressors.kernels.format.member_table import MemberTable
 from triton_regressors.kernels.format.row_profile import RowProfile
 from triton_regressors.kernels.plan.plan import Plan
-from triton_regressors.model_config import edit_pbtxt, from_pbtxt, to_pbtxt
+from triton_regressors.model_config import edit_pbtxt, from_pbtxt, sent_inputs, to_pbtxt
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LONGEST_NAME = 255
@@ -284,10 +284,13 @@ def _read_config(directory: Path) -> Any:
 
 
 def _interface(config: Any, named: bool) -> str:
-    """Return the inputs and outputs that clients of a model depend on, in words, with column names if `named`."""
+    """Return the inputs and outputs that clients of a model depend on, in words, with column names if `named`.
+
+    The tensors that a fleet's requests may have in place of others are not among them: no client must send them.
+    """
     inputs = ", ".join(
         f"{tensor.name} {model_config_pb2.DataType.Name(tensor.data_type).removeprefix('TYPE_')} {list(tensor.dims)}"
-        for tensor in config.input
+        for tensor in sent_inputs(config)
     )
     outputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.output)
     columns = config.parameters[COLUMNS].string_value if named else ""

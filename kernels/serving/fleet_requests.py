@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..engine.member_check import MemberAllowed
-from ..format.inputs import NUMBERS, UNKNOWN, Inputs
-from ..format.member_numbers import joined, tensors_of_numbers
+from ..format.inputs import NUMBERS, Inputs
 from ..format.member_table import MemberTable
+from ..format.member_tensors import JoinedIds, JoinedNumbers, check_tensors, joined
 from .member_counts import MemberCounts
+from .other_tensors import matrices
 from .quoting import quoted
 from .tensors import check_strings, strings_in, tensors_in
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .backend_types import Request, ServerTensor
 
     Reader = Callable[[list[Request]], list[Part]]
+    Encode = Callable[[dict[str, np.ndarray]], np.ndarray]
 
 
 class FleetRequests:
@@ -36,11 +38,13 @@ class FleetRequests:
         numbers: Callable[[ServerTensor], np.ndarray],
         configured: Mapping[str, tuple[str | None, list[int]]],
     ) -> None:
-        for name, (datatype, width) in tensors_of_numbers(inputs).items():
-            if name in configured and configured[name] != (datatype, [width]):
-                raise ValueError(f"config.pbtxt must give {name} the type {datatype} and the dims [{width}].")
+        check_tensors(inputs, configured)
         self._ids, self._numbered, self._models = inputs.ids, str(inputs.numbered), inputs.models
-        self._joined, self._datatypes = joined(inputs), inputs.datatypes()
+        both, self._datatypes = joined(inputs), inputs.datatypes()
+        self._joined = {each.name: each for each in both}
+        self._with_numbers, self._with_ids = (
+            next((each.name for each in both if isinstance(each, kind)), "") for kind in (JoinedNumbers, JoinedIds)
+        )
         if "BYTES" in self._datatypes.values():
             check_strings()
         self._kinds: dict[frozenset[str], dict[str, str]] = {}
@@ -53,22 +57,27 @@ class FleetRequests:
         members = len(self._models)
         return MemberAllowed(inputs.n_features, nan_columns, inputs.closed, members, self._refused, self._closed)
 
-    def reader(self, numbers: Callable[[ServerTensor], Part], otherwise: Reader) -> Reader:
+    def reader(self, numbers: Callable[[ServerTensor], Part], encode: Encode, otherwise: Reader) -> Reader:
         """Return what reads the plan's matrix of each request of a batch.
 
-        If each request has its rows and numbers joined, they are the matrix as they are. A batch with a number of no
-        model is read by `otherwise` when it is refused, as other batches are at once.
+        If each request has its rows and numbers joined, they are the matrix as they are; if each has rows and ids
+        joined, `encode` makes it of them. A batch that is refused is read by `otherwise`, as others are at once.
         """
-        name = self._joined
+        with_numbers, with_ids = {self._with_numbers}, {self._with_ids}
 
         def read(requests: list[Request]) -> list[Part]:
-            parts = []
+            found = []
             for request in requests:
                 tensors = request.inputs()
-                if len(tensors) != 1 or tensors[0].name() != name:
+                if len(tensors) != 1:
                     return otherwise(requests)
-                parts.append(numbers(tensors[0]))
-            return parts
+                found.append(tensors[0])
+            names = {tensor.name() for tensor in found}
+            if names == with_numbers:
+                return list(map(numbers, found))
+            if names == with_ids:
+                return matrices({self._with_ids: list(map(self._numbers, found))}, encode)
+            return otherwise(requests)
 
         return read
 
@@ -79,8 +88,8 @@ class FleetRequests:
     def given(self, tensors: Collection[str]) -> dict[str, str]:
         """Return the tensors that a request with `tensors` is read from, and their types.
 
-        It has its models' numbers, their ids or neither. If there is a tensor of rows and numbers joined, it stands for
-        all others, and a request may lack `X`. Requests with the same tensors have the same dictionary.
+        It has its models' numbers, their ids or neither. A tensor of rows and models joined stands for all others: if
+        there are such tensors, a request may lack `X`. Requests with the same tensors have the same dictionary.
         """
         there = frozenset(tensors)
         found = self._kinds.get(there)
@@ -90,10 +99,11 @@ class FleetRequests:
 
     def _given(self, there: Collection[str]) -> dict[str, str]:
         """Return the tensors to read and their types of requests that have the tensors `there`."""
-        if self._joined in there:
-            return {str(self._joined): self._datatypes[NUMBERS]}
+        for name, tensor in self._joined.items():
+            if name in there:
+                return {name: tensor.datatype}
         types = {**self._datatypes, self._numbered: "INT32"}
-        if self._joined is not None and NUMBERS not in there:  # the others tell how many rows it has
+        if self._joined and NUMBERS not in there:  # the others tell how many rows it has
             return {name: types[name] for name in (self._numbered, *self._ids) if name in there}
         if self._numbered in there or not all(name in there for name in self._ids):
             for name in self._ids:
@@ -103,18 +113,17 @@ class FleetRequests:
         return types
 
     def apart(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the tensors of requests with `X` and the numbers apart; without `X` their rows name no model."""
-        if self._joined in tensors:
-            both = tensors[self._joined]
-            whole = np.where(both[:, -1:] % 1 == 0, both[:, -1:], UNKNOWN)
-            return {NUMBERS: both[:, :-1], self._numbered: whole}
-        if self._joined is not None and NUMBERS not in tensors:
+        """Return the tensors of requests with `X` and the models apart; without `X` their rows name no model."""
+        for name, tensor in self._joined.items():
+            if name in tensors:
+                return tensor.apart(tensors[name])
+        if self._joined and NUMBERS not in tensors:
             return {NUMBERS: np.zeros((len(next(iter(tensors.values()))), len(self._inputs.numeric)))}
         return tensors
 
     def of_numbers(self, request: Request) -> str:
-        """Return the name of a request's tensor with the columns of `X`."""
-        return self._joined if self._joined is not None and self._joined in tensors_in(request) else NUMBERS
+        """Return the name of a request's tensor with the columns of `X`, `X` itself if it is joined with ids."""
+        return self._with_numbers if self._with_numbers in tensors_in(request) else NUMBERS
 
     def member(self, number: float) -> str | None:
         """Return the id of the member with that number as an error shows it; None if there is none."""
@@ -127,9 +136,13 @@ class FleetRequests:
         """Return a message on a row whose model does not exist."""
         tensors, last = tensors_in(request), len(self._models) - 1
         given = self.given(tensors)
-        if self._joined in given:
-            number = self._numbers(tensors[str(self._joined)])[row, -1]
-            return f"{self._joined} must end with a whole number from 0 to {last}: row {row} ends with {number}."
+        if self._with_numbers in given:
+            number = self._numbers(tensors[self._with_numbers])[row, -1]
+            return f"{self._with_numbers} must end with a whole number from 0 to {last}: row {row} ends with {number}."
+        if self._with_ids in given:
+            (name,) = self._ids
+            ids = self._joined[self._with_ids].apart(self._numbers(tensors[self._with_ids]))[name]
+            return self._names_none(row, [ids])
         if NUMBERS in self._datatypes and NUMBERS not in given:
             return f"{NUMBERS} is missing."
         if self._numbered in given:
@@ -139,6 +152,10 @@ class FleetRequests:
         if missing:
             return f"{missing[0]} is missing: it must name a model of this fleet."
         columns = [(strings_in if given[name] == "BYTES" else self._numbers)(tensors[name]) for name in self._ids]
+        return self._names_none(row, columns)
+
+    def _names_none(self, row: int, columns: Sequence[np.ndarray]) -> str:
+        """Return a message on a row whose id, `[rows, 1]` for each of its columns, is no model's."""
         shown = ", ".join(_quoted(column[row, 0]) for column in columns)
         return f"{', '.join(self._ids)} must name a model of this fleet: row {row} is {shown}."
 

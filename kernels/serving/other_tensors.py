@@ -1,16 +1,34 @@
-"""Refusals of rows for what they hold in tensors other than X: strings, whole numbers and dates."""
+"""Tensors other than X, of strings, whole numbers and dates: their rows in a plan's matrix, and refusals of rows."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..format.inputs import Inputs
 from .quoting import quoted
 
+if TYPE_CHECKING:
+    from ..engine.gather import Part
+
 Refusal = tuple[str, str]
 """The reason, as metrics count it, and the message."""
+
+MOST_JOINED_ROWS = 4096
+"""The most rows of requests that are encoded together, which copies them once more."""
+
+
+def matrices(tensors: dict[str, list[np.ndarray]], encode: Callable[[dict[str, np.ndarray]], np.ndarray]) -> list[Part]:
+    """Return what `encode` makes of each request's tensors; one small request would take as long as all together."""
+    rows = list(map(len, next(iter(tensors.values()))))
+    if len(rows) == 1 or sum(rows) > MOST_JOINED_ROWS:
+        return [encode(dict(zip(tensors, each, strict=True))) for each in zip(*tensors.values(), strict=True)]
+    matrix = encode({name: np.concatenate(parts) for name, parts in tensors.items()})
+    ends = list(itertools.accumulate(rows))
+    return [matrix[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def why_refused(

@@ -18,7 +18,7 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from triton_regressors.kernels.format.member_numbers import joined_with
+from triton_regressors.kernels.format.member_tensors import joined_with
 
 TOKEN = re.compile(
     r"""\s+ | \#.*                                                # white space, a comment
@@ -44,9 +44,9 @@ def to_pbtxt(config: Any) -> str:
 
 
 def sent_inputs(config: Any) -> list[Any]:
-    """Return the inputs of a configuration without those with numbers of a fleet's models, as requests have their ids.
+    """Return the inputs of a configuration without those that a request for a fleet may have in place of `X` and ids.
 
-    These are an optional INT32 input, and one named after it that holds the columns of `X` too.
+    These are optional INT32 inputs, and one named after such that holds the columns of `X` too.
     """
     numbers = {each.name for each in config.input if each.optional and each.data_type == model_config_pb2.TYPE_INT32}
     others = numbers | set(map(joined_with, numbers))

@@ -5,7 +5,7 @@ import re
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,9 @@ from tests.server.snippets import run_snippets
 from tests.servers import triton_server
 from tests.waiting import wait_for
 from triton_regressors import TritonRegressorsError, export, export_fleet, load, update_fleet
+from triton_regressors.clients.client.calls import Calls
 from triton_regressors.clients.client.client import AsyncClient, Client
+from triton_regressors.clients.client.configuration import Configuration
 from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
@@ -38,7 +40,13 @@ MODELS = mixed()
 WHOLE = whole.fleet("error")
 TOWNS = {f"shop-{shop}": towns.fitted(shop, "ignore" if shop % 2 else "error", "ridge") for shop in range(5)}
 CLIENTS, REQUESTS, BAD, SHOWN = 300, 4, 10, 100
-KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "O": "BYTES"}
+KINDS = {"f": "FP32", "d": "FP64", "i": "INT32", "l": "INT64", "O": "BYTES"}
+FOUR = [*ridges(4).values()]
+ODD: dict[str, list[Any]] = {
+    "odd_numbers": [-1, -(2**63), 2**63 - 1, 0x7FA00001_7F800001],  # the last has the bits of float32's NaN
+    "odd_strings": ["Zürich", "x" * 70, "x" * 64, "\0a"],  # 64 bytes are joined with rows, and 70 are not
+}
+UNKNOWN: dict[str, list[Any]] = {"odd_numbers": [0, 2**63 - 2], "odd_strings": ["", "Zürich\0", "x" * 63, "x" * 71]}
 
 
 def held_out() -> dict[str, tuple[pd.DataFrame, np.ndarray]]:
@@ -62,6 +70,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export_fleet(MODELS, directory, name="counted", by="shop")
     export_fleet(MODELS, directory, name="with_default", by="shop", default="shop-2")
     by_region = {name: model for name, model in regions.fleet(parents=True).items() if name}
+    for name, ids in ODD.items():
+        numbers = "fp32" if name == "odd_strings" else "fp64"
+        export_fleet(dict(zip(ids, FOUR, strict=True)), directory, name=name, by="shop", input=numbers)
     export_fleet(by_region, directory, name="regions", by=regions.BY, samples=regions.HISTORY.drop(columns="sold"))
     export_fleet(MODELS, directory, name="calibrated", by="shop", samples=samples(MODELS), calibrate=held_out())
     many = [*ridges(2).values()] * (SHOWN // 2 + 5)
@@ -73,6 +84,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(repository: Path, numpy1: None) -> Iterator[TritonServer]:
     with triton_server([repository]) as server:
         yield server
+
+
+def inputs_of(library: ModuleType, given: dict[str, np.ndarray]) -> list[Any]:
+    """Return a plain client's inputs for arrays by their names."""
+    inputs = [library.InferInput(name, array.shape, KINDS[array.dtype.char]) for name, array in given.items()]
+    for tensor, array in zip(inputs, given.values(), strict=True):
+        tensor.set_data_from_numpy(array)
+    return inputs
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
@@ -111,10 +130,7 @@ def test_a_plain_client_may_send_numbers_in_place_of_ids(
     url = server.grpc_url if library is tritonclient.grpc else server.http_url
 
     def ask(client: Any, given: dict[str, np.ndarray]) -> np.ndarray:
-        inputs = [library.InferInput(name, array.shape, KINDS[array.dtype.char]) for name, array in given.items()]
-        for tensor, array in zip(inputs, given.values(), strict=True):
-            tensor.set_data_from_numpy(array)
-        found: np.ndarray = client.infer("demand", inputs).as_numpy("y")
+        found: np.ndarray = client.infer("demand", inputs_of(library, given)).as_numpy("y")
         return found[:, 0]
 
     rows = X[COLUMNS].to_numpy()
@@ -147,12 +163,55 @@ def test_a_plain_client_may_send_numbers_in_place_of_ids(
             InferenceServerException, match=r"X_shop_number must be finite: row 7, column 2 \('x2'\) is"
         ):
             ask(client, {"X_shop_number": joined})
+        with pytest.raises(InvalidRequest, match=r"^X must be finite: row 7, column 2 \('x2'\) is inf"):
+            named.predict("demand", X.assign(x2=joined[:, 2]))
         for without in ({"shop_number": numbers}, {"shop": strings}):
             with pytest.raises(InferenceServerException, match="X is missing"):
                 ask(client, without)
         with pytest.raises(InferenceServerException):
             ask(client, {})
         assert ask(client, {"X": rows, "shop": strings}).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("library", [tritonclient.grpc, tritonclient.http], ids=["grpc", "http"])
+@pytest.mark.parametrize("name", ODD)
+def test_a_client_joins_rows_and_ids_by_itself(
+    server: TritonServer, name: str, library: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bits and errors are those of two tensors, in which ids that the one does not hold are sent."""
+    infer, sent = Calls.infer, list[set[str]]()
+
+    def watched(self: Calls, model: str, tensors: dict[str, np.ndarray], *others: Any) -> Any:
+        sent.append(set(tensors))
+        return infer(self, model, tensors, *others)
+
+    monkeypatch.setattr(Calls, "infer", watched)
+    protocol, url = ("grpc", server.grpc_url) if library is tritonclient.grpc else ("http", server.http_url)
+    whole, two = name == "odd_numbers", {"X", "shop"}
+    one = {"X_shop_FP64x6_INT64" if whole else "X_shop_FP32x6_BYTES"}
+    X = np.random.default_rng(0).standard_normal((20, len(COLUMNS))).astype(np.float64 if whole else np.float32)
+    apart = {"x" * 70, "x" * 71, "Zürich\0"}
+
+    def given(ids: Sequence[Any]) -> dict[str, np.ndarray]:
+        shops = [[each if whole else each.encode()] for each in ids]
+        return {"X": X[: len(ids)], "shop": np.array(shops, dtype=np.int64 if whole else object)}
+
+    with Client(url, protocol) as client, library.InferenceServerClient(url) as plain:
+        for ids in (ODD[name] * 5, [each for each in ODD[name] if each not in apart] * 5, ODD[name][:1]):
+            sent.clear()
+            answers = client.predict(name, given(ids))
+            assert sent == [two if apart & {*ids} else one]
+            expected = plain.infer(name, inputs_of(library, given(ids))).as_numpy("y")
+            assert len(answers) == len(ids)
+            assert answers.tobytes() == expected.tobytes()
+        for unknown in UNKNOWN[name]:
+            sent.clear()
+            asked = given([ODD[name][2], unknown])
+            with pytest.raises(InvalidRequest, match=r"^shop must name a model of this fleet: row 1 is ") as error:
+                client.predict(name, asked)
+            assert sent == [two if apart & {ODD[name][2], unknown} else one]
+            with pytest.raises(InferenceServerException, match=re.escape(str(error.value))):
+                plain.infer(name, inputs_of(library, asked))
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
@@ -192,10 +251,7 @@ def test_ids_may_have_several_columns(server: TritonServer, repository: Path, pr
     bits = load(repository / "regions").predict(regions.HISTORY.drop(columns="sold")).tobytes()
 
     def ask(**given: np.ndarray) -> bytes:
-        inputs = [tritonclient.grpc.InferInput(n, a.shape, KINDS[a.dtype.char]) for n, a in given.items()]
-        for tensor, array in zip(inputs, given.values(), strict=True):
-            tensor.set_data_from_numpy(array)
-        return bytes(plain.infer("regions", inputs).as_numpy("y").tobytes())
+        return bytes(plain.infer("regions", inputs_of(tritonclient.grpc, given)).as_numpy("y").tobytes())
 
     with plain:
         assert ask(X=rows, region_shop_number=numbers) == bits
@@ -206,10 +262,10 @@ def test_ids_may_have_several_columns(server: TritonServer, repository: Path, pr
             ask(region=region)
 
 
-@pytest.mark.parametrize("joined_alone", [False, True])
+@pytest.mark.parametrize("kinds", [range(7), (2, 2, 2, 3), (5, 5, 5, 6)], ids=["all", "with numbers", "with ids"])
 @pytest.mark.parametrize("name", ["demand", "with_default"])
 def test_requests_of_all_kinds_are_answered_in_one_batch(
-    server: TritonServer, repository: Path, name: str, joined_alone: bool
+    server: TritonServer, repository: Path, name: str, kinds: Sequence[int]
 ) -> None:
     """Requests with ids, with numbers and with joined rows come at once, and each bad one gets an error of its own."""
     X = table(MODELS, 240)
@@ -218,39 +274,44 @@ def test_requests_of_all_kinds_are_answered_in_one_batch(
     with Client(server.grpc_url) as named, tritonclient.grpc.InferenceServerClient(server.grpc_url) as client:
         ids = list(read_document(repository / name / "1").inputs.models)
         numbers = np.array([[ids.index(shop)] for shop in X["shop"]], dtype=np.int32)
-        kinds = [
+        encoded = np.array([[shop.encode()] for shop in X["shop"]], dtype=object)
+        told = Configuration.of(named.config(name))
+        make = [
             lambda row: {"X": rows[row], "shop": strings[row]},
             lambda row: {"X": rows[row], "shop_number": numbers[row]},
             lambda row: {"X_shop_number": np.hstack([rows[row], numbers[row]])},
             lambda row: {"X_shop_number": np.hstack([rows[row], numbers[row] + len(ids)])},
             lambda row: {"shop": strings[row]},
+            lambda row: told.sent({"X": rows[row], "shop": encoded[row]}),
+            lambda row: told.sent({"X": rows[row], "shop": encoded[row] + b"?"}),
         ]
-        if joined_alone:
-            kinds = [kinds[2], kinds[2], kinds[2], kinds[3]]
+        assert make[6](slice(0, 1)).keys() == {"X_shop_FP64x6_BYTES"}
         expected, answers_all = named.predict("demand", X), named.predict("demand", X.assign(shop="shop-2"))
         for row in range(len(X)):
-            given = kinds[row % len(kinds)](slice(row, row + 1))
-            inputs = [tritonclient.grpc.InferInput(n, a.shape, KINDS[a.dtype.char]) for n, a in given.items()]
-            for tensor, array in zip(inputs, given.values(), strict=True):
-                tensor.set_data_from_numpy(array)
+            given = make[kinds[row % len(kinds)]](slice(row, row + 1))
             client.async_infer(
-                name, inputs, lambda result, error, row=row: found.update({row: error or result.as_numpy("y")})
+                name,
+                inputs_of(tritonclient.grpc, given),
+                lambda result, error, row=row: found.update({row: error or result.as_numpy("y")}),
             )
         wait_for(lambda: len(found) == len(X))
     for row, answer in found.items():
-        kind = row % len(kinds)
+        kind = kinds[row % len(kinds)]
         if kind == 4:
             assert "X is missing" in str(answer)
         elif kind == 3 and name == "demand":
             assert f"must end with a whole number from 0 to 7: row 0 ends with {numbers[row, 0] + 8}.0." in str(answer)
+        elif kind == 6 and name == "demand":
+            assert f"shop must name a model of this fleet: row 0 is '{X['shop'][row]}?'." in str(answer)
         else:
-            right = answers_all if kind == 3 else expected
+            right = answers_all if kind in (3, 6) else expected
             assert answer.tobytes() == right[row : row + 1].tobytes()
 
 
-@pytest.mark.parametrize("name", ["shop_number", "X_shop_number"])
+@pytest.mark.parametrize("name", ["shop_number", "X_shop_number", "X_shop_FP32x6_INT64"])
 def test_an_edited_input_of_numbers_is_refused_when_the_model_loads(name: str, tmp_path: Path) -> None:
-    path = export_fleet(ridges(2), tmp_path, name="demand", by="shop").entry.directory / "config.pbtxt"
+    models = dict(enumerate(FOUR[:2]))
+    path = export_fleet(models, tmp_path, name="demand", by="shop").entry.directory / "config.pbtxt"
     config = from_pbtxt(path.read_bytes())
     (given,) = [each for each in config.input if each.name == name]
     dims = given.dims[0]

@@ -57,6 +57,34 @@ class TestWhatCannotBeWrong:
             configuration("FP32", "STRING").tensors(np.ones((1, 2)))
 
 
+class TestRowsAndIdsInOneTensor:
+    """The input of a fleet that is named after its other two."""
+
+    def configured(self, *more: tuple[str, str, int]) -> Configuration:
+        config = model_config_pb2.ModelConfig(name="demand", max_batch_size=10**7)
+        for name, kind, width in (("X", "FP32", 2), ("shop", "INT64", 1), *more):
+            config.input.add(name=name, data_type=f"TYPE_{kind}", dims=[width], optional=True)
+        return Configuration.of(config)
+
+    def test_they_are_joined_if_a_message_holds_them(self) -> None:
+        found = self.configured(("X_shop_FP32x2_INT64", "INT32", 4))
+        tensors, certain = found.tensors({"X": np.ones((3, 2), np.float32), "shop": np.ones((3, 1), np.int64)})
+        assert certain
+        (both,) = found.sent(tensors).values()
+        assert both.tolist() == [[0x3F800000, 0x3F800000, 1, 0]] * 3
+        assert found.sent({"X": tensors["X"]}).keys() == {"X"}
+        rows = REQUEST_BYTES // 16 + 1
+        many = {name: np.broadcast_to(array[:1], (rows, array.shape[1])) for name, array in tensors.items()}
+        assert found.sent(many).keys() == tensors.keys()
+
+    @pytest.mark.parametrize(
+        "other",
+        [("X_shop", "FP32", 4), ("X_shop_FP32x2_INT64", "INT32", 3), ("X_shop_FP32x3_INT64", "INT32", 5)],
+    )
+    def test_inputs_of_other_names_and_widths_are_not_it(self, other: tuple[str, str, int]) -> None:
+        assert self.configured(other).joined is None
+
+
 @pytest.mark.parametrize(
     ("found", "rows", "parts"),
     [

@@ -20,10 +20,13 @@ from sklearn.tree import DecisionTreeRegressor
 from tests.exporter.fleets.fleets import COLUMNS, mixed, ridges, rows, samples, table, target
 from tests.files import check_same_files, files
 from triton_regressors import ExportError, export, export_fleet, load, update_fleet
+from triton_regressors.clients.client.configuration import Configuration
+from triton_regressors.clients.client.tensors import take
 from triton_regressors.exporter.fleets import member as members_module
 from triton_regressors.exporter.fleets import update as update_module
 from triton_regressors.exporter.fleets.fleet import FleetExport
 from triton_regressors.kernels.entry import read_document, read_golden, write_document
+from triton_regressors.model_config import from_pbtxt, to_pbtxt
 
 RIDGES, MIXED = ridges(5), mixed()
 
@@ -301,6 +304,25 @@ def test_the_entrys_settings_stay(tmp_path: Path) -> None:
     before = (tmp_path / "demand/config.pbtxt").read_bytes()
     update_fleet(tmp_path, "demand", set={"shop-3": refitted(RIDGES, "shop-3")})
     assert (tmp_path / "demand/config.pbtxt").read_bytes() == before
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_an_entry_keeps_its_inputs_whatever_the_length_of_ids(older: bool, tmp_path: Path) -> None:
+    """Ids that the input of joined rows and ids does not hold are sent apart, and an older entry lacks this input."""
+    path = export_fleet(RIDGES, tmp_path, name="demand", by="shop").entry.directory / "config.pbtxt"
+    config, long = from_pbtxt(path.read_bytes()), "a shop whose id is longer"
+    if older:
+        config.input.remove(next(each for each in config.input if each.name == "X_shop_FP32x6_BYTES"))
+        path.write_text(to_pbtxt(config))
+    update_fleet(tmp_path, "demand", set={long: RIDGES["shop-3"]})
+    assert list(from_pbtxt(path.read_bytes()).input) == list(config.input)
+    X = pd.concat([rows(3, 3).assign(shop=shop) for shop in ("shop-3", long)])
+    found = load(tmp_path / "demand").predict(X)
+    assert found[3:].tobytes() == found[:3].tobytes()
+    told = Configuration.of(config)
+    tensors, _ = told.tensors(X)
+    assert list(told.sent(take(tensors, slice(0, 3)))) == (["X", "shop"] if older else ["X_shop_FP32x6_BYTES"])
+    assert list(told.sent(tensors)) == ["X", "shop"]
 
 
 def test_columns_without_names_may_be_updated(tmp_path: Path) -> None:
