@@ -103,6 +103,8 @@ class Memory:
                 return made
             if filled and any(made is each for each in args):  # contiguous() of what is contiguous
                 return made
+            if not filled:
+                made.untyped_storage().resize_(0)  # only its shape is needed
             block = self._reserve("what it makes", made, made.stride(), UNWRITTEN_BYTE)
             if filled:
                 block.tensor.copy_(made)

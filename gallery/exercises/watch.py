@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from triton._C.libtriton import ir
 from triton.runtime import interpreter
 
 NOBODY, ATOMIC = -1, -2
@@ -65,6 +66,7 @@ class Watch:
             "create_atomic_rmw": self._atomic_rmw,
             "create_atomic_cas": self._atomic_cas,
         }
+        replaced["create_dot"] = self._dot
         replaced |= {f"create_{name}": _demanding_float32(getattr(builder, f"create_{name}")) for name in OF_FLOAT32}
         self.original = {name: getattr(builder, name) for name in replaced}
         interpreter.GridExecutor._init_args_hst = begin
@@ -166,6 +168,12 @@ class Watch:
         self.writers[places[taken]] = self.program
         return interpreter._interpreter.store(addresses.astype(np.uint64), numbers, taken)
 
+    def _dot(self, a: Any, b: Any, sums: Any, input_precision: Any, most: Any) -> Any:
+        """Multiply in TF32 where a GPU's matrix units do, which the interpreter alone does not."""
+        if input_precision == ir.INPUT_PRECISION.TF32:
+            a, b = _in_tf32(a), _in_tf32(b)
+        return self.original["create_dot"](a, b, sums, input_precision, most)
+
     def _race(self, addresses: Any, where: Any) -> None:
         if where.any():
             for name in self._nearest(addresses[where]):
@@ -185,6 +193,15 @@ class Watch:
             return interpreter.TensorHandle(compared.data.copy(), compared.dtype.scalar)
         self.writers[places[taken]] = ATOMIC
         return self.original["create_atomic_cas"](pointers, compared, value, sem, scope)
+
+
+def _in_tf32(block: Any) -> Any:
+    """Return a block of float32 rounded to the ten bits of TF32's mantissa; others have no more."""
+    if block.data.dtype != np.float32:
+        return block
+    bits = np.ascontiguousarray(block.data).view(np.uint32)
+    rounded = np.where(np.isfinite(block.data), (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits)
+    return interpreter.TensorHandle(rounded.view(np.float32), block.dtype)
 
 
 def _demanding_float32(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

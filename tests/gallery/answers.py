@@ -189,6 +189,7 @@ WRONG = [
           'right, input_precision="ieee").to(a.dtype.element_ty).to(tl.float32)', SIXTEEN),
     Wrong("matmul_relu", "no ReLU", "tl.maximum(sums + shift[None, :], 0.0, propagate_nan=tl.PropagateNan.ALL)",
           "sums + shift[None, :]", "ReLU is missing"),
+    Wrong("matmul_relu", "TF32", ', input_precision="ieee"', "", "`tl.dot` multiplies float32 in TF32"),
     Wrong("matmul_relu", "no mask of K", " & (k < K)[None, :]", "", NO_LOAD_MASK),
     Wrong("matmul_relu", "strides", "m[:, None] * a_rows + k[None, :] * a_columns", "m[:, None] * K + k[None, :]",
           STRIDES),

@@ -194,6 +194,15 @@ def test_an_answer_of_another_kind_is_told() -> None:
     assert "could not run" in str(sentence(exercises()["map"], lambda x, c: 1 / 0, CPU))
 
 
+@NO_GPU
+def test_an_error_in_a_kernel_is_told_with_its_line(tmp_path: Path) -> None:
+    text = answer("map", text_of("map")).replace("tl.arange(0, BLOCK)", "tl.arange(0, 1000)")
+    exercise, case = exercises()["map"], exercises()["map"].cases[0]
+    found = judge(solve_of(text, tmp_path), exercise.reference, case, 1e-6, CPU)
+    assert f"line {text.split('tl.arange')[0].count(chr(10)) + 1}" in str(found.exception)
+    assert diagnose(found, case).startswith("The length of a block is a power of two")
+
+
 def test_an_exercise_is_written_once_and_judged(tmp_path: Path) -> None:
     path = tmp_path / "map.py"
     assert f"python -m gallery check {path}" in printed("try", "map", "--folder", str(tmp_path)).replace("\n", "")
@@ -272,3 +281,9 @@ def test_run_refuses_what_check_refuses(exercise: str, name: str, said: str, tmp
     wrong = dataclasses.replace(find(exercise), ways=ways, sizes=sizes, differentiable=False)
     with pytest.raises(GalleryError, match=f"{exercise}, mine: .*{said}"):
         show.run(wrong)
+
+
+def test_run_has_the_interpreter_look_first() -> None:
+    show.run_interpreted(find("map"), "float16")
+    with pytest.raises(GalleryError, match="Through the interpreter: --dtype int8 is none that map takes"):
+        show.run_interpreted(find("map"), "int8")
