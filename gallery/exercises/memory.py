@@ -87,7 +87,7 @@ class Memory:
 
         Between elements that do not lie together is NaN too.
         """
-        strides = values.stride() if layout == "drawn" else LAYOUTS[layout](list(values.shape))
+        strides = values.stride() if layout == "drawn" else LAYOUTS[layout](values.shape)
         block = self._reserve(name, values, strides, NAN_BYTE)
         block.tensor.copy_(values)
         if block.memory.numel() <= LARGEST_COPIED:

@@ -21,7 +21,7 @@ from gallery.exercises.exercise import Case, Exercise
 from gallery.exercises.judge import judge
 from gallery.exercises.show import check, exercise_of
 from gallery.exercises.sweep import choices_of, draw_sweep, print_sweep
-from tests.gallery.answers import WRONG, Wrong, answer, mistaken
+from tests.gallery.answers import OTHERWISE_RIGHT, WRONG, Wrong, answer, mistaken
 
 EXERCISES = [exercise for exercise in exercises().values() if exercise.language == "triton"]
 CPU = torch.device("cpu")
@@ -126,6 +126,14 @@ def test_a_right_answer_is_judged_in_both_places_and_timed(tmp_path: Path, capsy
     for part in ("through the interpreter", "on the GPU", "All cases are right", "The fastest is BLOCK"):
         assert part in text
     assert (tmp_path / "mine.png").exists()
+
+
+@pytest.mark.parametrize(("exercise", "text"), OTHERWISE_RIGHT, ids=["block pointers", "lock", "wrapping"])
+def test_a_right_answer_of_another_kind_passes(exercise: str, text: str, device: torch.device, tmp_path: Path) -> None:
+    if "make_block_ptr" in text and not hasattr(tl, "make_block_ptr"):
+        pytest.skip("later releases of the Triton language have no block pointers")
+    solve = solve_of("import torch\nimport triton\nimport triton.language as tl\n" + text, tmp_path)
+    assert sentence(exercises()[exercise], solve, device) is None
 
 
 @triton.jit
