@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +30,7 @@ from gallery.exercises.report import print_finding
 from gallery.exhibit import Arguments, Exhibit, Size
 from gallery.limits import Limit, time_beside_limit
 
+ROOT = Path(__file__).parents[1]
 SEED = 7
 FORWARD, GRADIENTS = "", ", gradients"
 """The endings of names in the table's rows."""
@@ -79,6 +84,22 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
             finding, sentence = fault
             print_finding(console, finding)
             raise GalleryError(f"{exhibit.name}, {way}: {sentence}")
+
+
+def run_interpreted(exhibit: Exhibit, dtype: str | None = None) -> None:
+    """Check an exhibit in another process through the interpreter, which sees accesses that a GPU does not show.
+
+    Raises:
+        GalleryError: Something is wrong.
+    """
+    arguments = [sys.executable, "-m", "gallery", "run", exhibit.name, *(["--dtype", dtype] if dtype else [])]
+    paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["it ended without a word."])[-1].removeprefix("Error: ")
+        raise GalleryError(f"Through the interpreter: {reason}")
+    Console().print("Through the interpreter, which looks at every access to memory, it is right.")
 
 
 def calls(exhibit: Exhibit, arguments: Arguments) -> dict[str, Callable[[], Any]]:

@@ -21,7 +21,8 @@ def command(
 ) -> None:
     """Check an exhibit against its reference in float64 and, on a GPU, time it beside its peers.
 
-    Without a GPU the kernels run through the interpreter of the Triton language, which says nothing about their speed.
+    Kernels lie between guards, as in `check`. First, and without a GPU only, they run through the interpreter of the
+    Triton language, which looks at every access to memory and says nothing about their speed.
 
     Examples:
         python -m gallery run softmax
@@ -29,11 +30,13 @@ def command(
     """
     import torch
 
-    from gallery.catalogue import find
+    from gallery.catalogue import find, kernel_device
     from gallery.errors import GalleryError
-    from gallery.show import run
+    from gallery.show import run, run_interpreted
 
     exhibit = find(name)
+    if kernel_device().type == "cuda":
+        run_interpreted(exhibit, dtype)
     try:
         run(exhibit, size, dtype)
     except torch.OutOfMemoryError:

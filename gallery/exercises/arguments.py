@@ -46,14 +46,16 @@ def nan_case(sample: Sample, size: Size) -> Case:
     return Case("a NaN", partial(with_nan, sample, size), NAN, special=True)
 
 
-def cancelling(size: Size, dtype: torch.dtype, device: torch.device, *, along: int) -> tuple[torch.Tensor, ...]:
+def cancelling(
+    size: Size, dtype: torch.dtype, device: torch.device, *, along: int, spread: float
+) -> tuple[torch.Tensor, ...]:
     """Return two tensors of a size whose products along a dimension cancel but for few: sums in 16 bits lose these."""
     length = size[along]
     half = length * 15 // 32
     many, few = (
         [count if place == along else n for place, n in enumerate(size)] for count in (half, length - 2 * half)
     )
-    a, b = (5 * torch.randn(many, device=device) for _ in range(2))
+    a, b = (spread * torch.randn(many, device=device) for _ in range(2))
     c, d = (0.3 * torch.rand(few, device=device) for _ in range(2))
     order = torch.randperm(length, device=device)
     pair = torch.cat([a, a, c], along), torch.cat([b, -b, d], along)

@@ -27,6 +27,10 @@ KNOWN_ERRORS = {
 """Beginnings or parts of messages of the language and of CUDA, and what they mean."""
 
 
+NEARLY = 1e-3
+"""The error, in units of the truth's largest magnitude, below which only rounding is wrong."""
+
+
 def diagnose(finding: Finding, case: Case) -> str:
     """Return the sentence about a finding that is not right, in the first case that is not."""
     if finding.exception:
@@ -85,6 +89,11 @@ def _of_memory(finding: Finding) -> str | None:
 
 def _of_answer(finding: Finding) -> str | None:
     """Return the sentence about the wrong elements, or None."""
+    if finding.error < NEARLY:
+        return (
+            "The numbers are nearly right, so some are rounded on the way: `tl.dot` multiplies float32 in TF32 without "
+            '`input_precision="ieee"`, and sums in 16 bits round each time.'
+        )
     if finding.unwritten and finding.unwritten == finding.total:
         return "Nothing is stored: the kernel's gap is still empty, or no program runs."
     if finding.unwritten:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ def judge_once(
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
-        finding.exception = f"{type(error).__name__}: {error}"
+        finding.exception = told(error, call)
         return finding
     finding.changed = memory.changed()
     finding.broken = memory.broken()
@@ -135,6 +136,16 @@ def judge_once(
                 finding.mistake = sentence
                 break
     return finding
+
+
+def told(error: BaseException, call: Callable[..., Any]) -> str:
+    """Return an error's message, with the line in the file of a function that it comes from."""
+    while error.__cause__ is not None:  # the interpreter wraps what fails in a kernel
+        error = error.__cause__
+    function = getattr(call, "func", call)
+    file = function.__code__.co_filename if inspect.isfunction(function) else None
+    lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
+    return f"{type(error).__name__}{f', line {lines[-1]}' if lines else ''}: {error}"
 
 
 def compare(
@@ -170,12 +181,14 @@ def compare(
 
 def distances(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
     """Return the errors in units of the truth's largest finite magnitude; NaN for NaN is 0, for a number infinite."""
+    if not ours.numel():
+        return ours.double()
     value = ours.double()
-    finite = theirs[theirs.isfinite()]
-    largest = finite.abs().max().clamp(min=SMALLEST) if finite.numel() else torch.ones((), dtype=torch.float64)
+    largest = theirs.nan_to_num(0.0, 0.0, 0.0).abs_().max().clamp(min=SMALLEST)
     alike = (value == theirs) | (value.isnan() & theirs.isnan())
-    apart = ((value - theirs).abs() / largest).nan_to_num(nan=torch.inf, posinf=torch.inf)
-    return torch.where(alike, 0.0, apart)
+    # In place, as the largest arrays of `run` leave little room.
+    apart = (value - theirs).abs_().div_(largest).nan_to_num_(torch.inf, torch.inf)
+    return apart.masked_fill_(alike, 0.0)
 
 
 def ways_to_run(

@@ -87,7 +87,7 @@ class Memory:
 
         Between elements that do not lie together is NaN too.
         """
-        strides = values.stride() if layout == "drawn" else LAYOUTS[layout](list(values.shape))
+        strides = values.stride() if layout == "drawn" else LAYOUTS[layout](values.shape)
         block = self._reserve(name, values, strides, NAN_BYTE)
         block.tensor.copy_(values)
         if block.memory.numel() <= LARGEST_COPIED:
@@ -103,6 +103,8 @@ class Memory:
                 return made
             if filled and any(made is each for each in args):  # contiguous() of what is contiguous
                 return made
+            if not filled:
+                made.untyped_storage().resize_(0)  # only its shape is needed
             block = self._reserve("what it makes", made, made.stride(), UNWRITTEN_BYTE)
             if filled:
                 block.tensor.copy_(made)

@@ -15,7 +15,7 @@ from gallery.kernels import attention, matmul_relu
 def sums_in_16_bits(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
     """Return matrices whose product needs sums in float32, and a bias, given M, N and K."""
     M, N, K = size
-    a, b = cancelling((1, K), dtype, device, along=1)
+    a, b = cancelling((1, K), dtype, device, along=1, spread=2.0)
     scale = torch.linspace(0.5, 2.0, M, device=device).to(dtype)
     return (a * scale[:, None]).to(dtype), b.T.repeat(1, N), torch.randn(N, dtype=dtype, device=device)
 

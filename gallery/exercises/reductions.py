@@ -38,7 +38,7 @@ def windowed(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
 
 def sums_in_16_bits(size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
     """Return vectors whose product needs sums in float32."""
-    return cancelling(size, dtype, device, along=0)
+    return cancelling(size, dtype, device, along=0, spread=5.0)
 
 
 def scaled_rows(factor: float, size: Size, dtype: torch.dtype, device: torch.device) -> Arguments:
@@ -134,7 +134,7 @@ EXERCISES = [
             case("float16", sums_in_16_bits, (3000,), SIXTEEN, dtype=torch.float16, special=True),
             nan_case(dot.sample, (1000,)),
         ],
-        tolerances={torch.float32: 4e-6, torch.float16: 2e-3},
+        tolerances={torch.float32: 3e-5, torch.float16: 2e-3},
         hints=(
             "A program sums the products of its own block: `tl.sum(block, 0)` is one number.",
             "Masked lanes are summed too: `other=0.0` makes them count nothing.",
@@ -205,7 +205,7 @@ EXERCISES = [
             ),
             *cases[-3:],
         ],
-        tolerances={torch.float32: 2e-5, torch.float16: 2e-3},
+        tolerances={torch.float32: 5e-5, torch.float16: 2e-3},
         hints=(
             "One program has one row: first its mean, then the mean of the squares of what is off the mean, then the "
             "answer.",

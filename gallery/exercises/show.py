@@ -173,8 +173,8 @@ def run_child(
         lines = [tuple(json.loads(line)) for line in results.read_text(encoding="utf-8").splitlines()]
         if ending is None and process.returncode:
             text = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            ending = f"signal {-process.returncode}" if process.returncode < 0 else text[-1] if text else "an error"
-            lines.append(("crash", ending))
+            died = process.returncode < 0
+            lines.append(("crash", f"signal {-process.returncode}") if died else ("error", text[-1] if text else "?"))
         elif ending is not None:
             lines.append(("late", ending))
         return lines
@@ -217,6 +217,9 @@ def _print_findings(
                 f"The process ended by {content}: a kernel reads or writes far outside of its arrays; look at masks "
                 "and strides.",
             )
+            return False
+        elif kind == "error":
+            _say(console, began, f"The process ended with exit code 1 or more: {content}")
             return False
         elif kind == "late":
             _say(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from triton._C.libtriton import ir
 from triton.runtime import interpreter
 
 NOBODY, ATOMIC = -1, -2
@@ -64,6 +65,7 @@ class Watch:
             "create_masked_store": self._store,
             "create_atomic_rmw": self._atomic_rmw,
             "create_atomic_cas": self._atomic_cas,
+            "create_dot": self._dot,
         }
         replaced |= {f"create_{name}": _demanding_float32(getattr(builder, f"create_{name}")) for name in OF_FLOAT32}
         self.original = {name: getattr(builder, name) for name in replaced}
@@ -121,17 +123,22 @@ class Watch:
             region = np.maximum(np.searchsorted(self.begins, addresses, "right") - 1, 0)
             inside = (addresses >= self.begins[region]) & (addresses + width <= self.ends[region])
             places = np.where(inside, addresses - self.begins[region] + self.starts[region], 0)
-        outside = wanted & ~inside
-        if outside.any():
-            for name in self._nearest(addresses[outside]):
-                note[name] = note.get(name, 0) + 1
+        self._count(note, addresses[wanted & ~inside])
         return addresses, wanted & inside, places
 
-    def _nearest(self, addresses: Any) -> list[str]:
-        if not self.names:
-            return ["nothing"] * len(addresses)
-        far = np.maximum(self.begins[None] - addresses[:, None], addresses[:, None] - self.ends[None])
-        return [self.names[place] for place in far.argmin(1)]
+    def _count(self, note: dict[str, int], addresses: Any) -> None:
+        """Add addresses to the counts of the arguments whose memory is nearest."""
+        if not len(addresses):
+            return
+        names = self.names or ["nothing"]
+        if self.names:
+            far = np.maximum(self.begins[None] - addresses[:, None], addresses[:, None] - self.ends[None])
+            counts = np.bincount(far.argmin(1), minlength=len(names))
+        else:
+            counts = [len(addresses)]
+        for name, count in zip(names, counts, strict=True):
+            if count:
+                note[name] = note.get(name, 0) + int(count)
 
     def _others_wrote(self, taken: Any, places: Any) -> Any:
         """Return where another program has written, and this one cannot know."""
@@ -152,7 +159,7 @@ class Watch:
         stale = self._others_wrote(taken, places)
         if not is_volatile and stale.any():
             before = _read(np.where(stale, self.arena.ctypes.data + places, addresses), taken, rest, number)
-            self._race(addresses, stale & _differ(now, before))
+            self._count(self.found.races, addresses[stale & _differ(now, before)])
             now = before
         return interpreter.TensorHandle(now, element)
 
@@ -162,14 +169,15 @@ class Watch:
         twice = self._others_wrote(taken, places)
         if twice.any():
             now = _read(addresses, twice, numbers, numbers.dtype)
-            self._race(addresses, twice & _differ(now, numbers))
+            self._count(self.found.races, addresses[twice & _differ(now, numbers)])
         self.writers[places[taken]] = self.program
         return interpreter._interpreter.store(addresses.astype(np.uint64), numbers, taken)
 
-    def _race(self, addresses: Any, where: Any) -> None:
-        if where.any():
-            for name in self._nearest(addresses[where]):
-                self.found.races[name] = self.found.races.get(name, 0) + 1
+    def _dot(self, a: Any, b: Any, sums: Any, input_precision: Any, most: Any) -> Any:
+        """Multiply in TF32 where a GPU's matrix units do, which the interpreter alone does not."""
+        if input_precision == ir.INPUT_PRECISION.TF32:
+            a, b = _in_tf32(a), _in_tf32(b)
+        return self.original["create_dot"](a, b, sums, input_precision, most)
 
     def _atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
         _, taken, places = self._locate(pointers, mask.data, self.found.stores)
@@ -185,6 +193,15 @@ class Watch:
             return interpreter.TensorHandle(compared.data.copy(), compared.dtype.scalar)
         self.writers[places[taken]] = ATOMIC
         return self.original["create_atomic_cas"](pointers, compared, value, sem, scope)
+
+
+def _in_tf32(block: Any) -> Any:
+    """Return a block of float32 rounded to the ten bits of TF32's mantissa; others have no more."""
+    if block.data.dtype != np.float32:
+        return block
+    bits = np.ascontiguousarray(block.data).view(np.uint32)
+    rounded = np.where(np.isfinite(block.data), (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits)
+    return interpreter.TensorHandle(rounded.view(np.float32), block.dtype)
 
 
 def _demanding_float32(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

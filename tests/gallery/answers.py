@@ -115,6 +115,81 @@ def solve(x, y, BLOCK=1024, num_warps=4):
     return z
 """
 
+OTHERWISE_RIGHT = [
+    (
+        "map",
+        """
+@triton.jit
+def kernel(x, y, c, n, stride, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK
+    source = tl.make_block_ptr(x, (n,), (stride,), (place,), (BLOCK,), (0,))
+    target = tl.make_block_ptr(y, (n,), (1,), (place,), (BLOCK,), (0,))
+    value = tl.load(source, boundary_check=(0,)).to(tl.float32) + c
+    tl.store(target, value.to(y.dtype.element_ty), boundary_check=(0,))
+
+
+def solve(x, c):
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    kernel[(triton.cdiv(x.numel(), 256),)](x, y, c, x.numel(), x.stride(0), BLOCK=256)
+    return y
+""",
+    ),
+    (
+        "dot",
+        """
+@triton.jit
+def kernel(x, y, d, lock, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    left = tl.load(x + at, mask=at < n, other=0.0).to(tl.float32)
+    total = tl.sum(left * tl.load(y + at, mask=at < n, other=0.0).to(tl.float32))
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(d, tl.load(d) + total)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+def solve(x, y):
+    x, y = x.contiguous(), y.contiguous()
+    d = torch.zeros((), device=x.device)
+    lock = torch.zeros((), dtype=torch.int32, device=x.device)
+    kernel[(triton.cdiv(x.numel(), 1024),)](x, y, d, lock, x.numel(), BLOCK=1024)
+    return d.to(x.dtype)
+""",
+    ),
+    (
+        "matmul_relu",
+        """
+@triton.jit
+def kernel(a, b, bias, y, M, N, K, ar, ac, br, bc, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    left = a + (m % M)[:, None] * ar + k[None, :] * ac
+    right = b + k[:, None] * br + (n % N)[None, :] * bc
+    sums = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        left_block = tl.load(left, mask=k[None, :] < K - start, other=0.0)
+        right_block = tl.load(right, mask=k[:, None] < K - start, other=0.0)
+        sums = tl.dot(left_block, right_block, sums, input_precision="ieee")
+        left += BK * ac
+        right += BK * br
+    sums += tl.load(bias + n % N)[None, :]
+    value = tl.where(sums < 0, 0.0, sums)
+    tl.store(y + m[:, None] * N + n[None, :], value.to(y.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+def solve(a, b, bias):
+    (M, K), N = a.shape, b.shape[1]
+    y = torch.empty(M, N, dtype=a.dtype, device=a.device)
+    grid = triton.cdiv(M, 32), triton.cdiv(N, 32)
+    strides = *a.stride(), *b.stride()
+    kernel[grid](a, b, bias.contiguous(), y, M, N, K, *strides, BM=32, BN=32, BK=32)
+    return y
+""",
+    ),
+]
+"""Right answers that are written otherwise: block pointers, a lock, rows that wrap around."""
+
 
 @dataclass
 class Wrong:
@@ -189,6 +264,7 @@ WRONG = [
           'right, input_precision="ieee").to(a.dtype.element_ty).to(tl.float32)', SIXTEEN),
     Wrong("matmul_relu", "no ReLU", "tl.maximum(sums + shift[None, :], 0.0, propagate_nan=tl.PropagateNan.ALL)",
           "sums + shift[None, :]", "ReLU is missing"),
+    Wrong("matmul_relu", "TF32", ', input_precision="ieee"', "", "`tl.dot` multiplies float32 in TF32"),
     Wrong("matmul_relu", "no mask of K", " & (k < K)[None, :]", "", NO_LOAD_MASK),
     Wrong("matmul_relu", "strides", "m[:, None] * a_rows + k[None, :] * a_columns", "m[:, None] * K + k[None, :]",
           STRIDES),

@@ -21,7 +21,7 @@ from gallery.exercises.exercise import Case, Exercise
 from gallery.exercises.judge import judge
 from gallery.exercises.show import check, exercise_of
 from gallery.exercises.sweep import choices_of, draw_sweep, print_sweep
-from tests.gallery.answers import WRONG, Wrong, answer, mistaken
+from tests.gallery.answers import OTHERWISE_RIGHT, WRONG, Wrong, answer, mistaken
 
 EXERCISES = [exercise for exercise in exercises().values() if exercise.language == "triton"]
 CPU = torch.device("cpu")
@@ -128,6 +128,14 @@ def test_a_right_answer_is_judged_in_both_places_and_timed(tmp_path: Path, capsy
     assert (tmp_path / "mine.png").exists()
 
 
+@pytest.mark.parametrize(("exercise", "text"), OTHERWISE_RIGHT, ids=["block pointers", "lock", "wrapping"])
+def test_a_right_answer_of_another_kind_passes(exercise: str, text: str, device: torch.device, tmp_path: Path) -> None:
+    if "make_block_ptr" in text and not hasattr(tl, "make_block_ptr"):
+        pytest.skip("later releases of the Triton language have no block pointers")
+    solve = solve_of("import torch\nimport triton\nimport triton.language as tl\n" + text, tmp_path)
+    assert sentence(exercises()[exercise], solve, device) is None
+
+
 @triton.jit
 def last_adds_kernel(x, parts, done, y, n, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
     """Sum blocks into `parts`; the program that finds itself the last one adds these up: a correct way to wait."""
@@ -192,6 +200,15 @@ def test_an_answer_of_another_kind_is_told() -> None:
     ):
         assert said in str(sentence(exercises()["map"], solve, CPU))
     assert "could not run" in str(sentence(exercises()["map"], lambda x, c: 1 / 0, CPU))
+
+
+@NO_GPU
+def test_an_error_in_a_kernel_is_told_with_its_line(tmp_path: Path) -> None:
+    text = answer("map", text_of("map")).replace("tl.arange(0, BLOCK)", "tl.arange(0, 1000)")
+    exercise, case = exercises()["map"], exercises()["map"].cases[0]
+    found = judge(solve_of(text, tmp_path), exercise.reference, case, 1e-6, CPU)
+    assert f"line {text.split('tl.arange')[0].count(chr(10)) + 1}" in str(found.exception)
+    assert diagnose(found, case).startswith("The length of a block is a power of two")
 
 
 def test_an_exercise_is_written_once_and_judged(tmp_path: Path) -> None:
@@ -272,3 +289,9 @@ def test_run_refuses_what_check_refuses(exercise: str, name: str, said: str, tmp
     wrong = dataclasses.replace(find(exercise), ways=ways, sizes=sizes, differentiable=False)
     with pytest.raises(GalleryError, match=f"{exercise}, mine: .*{said}"):
         show.run(wrong)
+
+
+def test_run_has_the_interpreter_look_first() -> None:
+    show.run_interpreted(find("map"), "float16")
+    with pytest.raises(GalleryError, match="Through the interpreter: --dtype int8 is none that map takes"):
+        show.run_interpreted(find("map"), "int8")

@@ -8,6 +8,7 @@ q, k, v and o are [heads, tokens, D], D a power of two.
                BN                         s is never written to memory: a program keeps, for each of its BM queries,
                                           the largest s so far, the sum of exp(s − largest), and the sum of
                                           exp(s − largest) v. When the largest rises, both sums shrink.
+                                          Products of float32 stay float32: input_precision="ieee".
 
 Complete `attention_kernel`; `solve` is done.
 Page: docs/gallery.md, step 15.

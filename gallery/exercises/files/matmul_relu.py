@@ -5,8 +5,8 @@
                          │  ↓  │                   registers: BLOCK_M × BLOCK_N numbers of float32.
           BLOCK_K        └─────┘                   a and b may have any strides.
     a   ┌──→──→──┐   y   ┌─────┐ BLOCK_M           NaN stays NaN, through max too:
-        └────────┘       └─────┘                   propagate_nan=tl.PropagateNan.ALL
-                         BLOCK_N
+        └────────┘       └─────┘                   propagate_nan=tl.PropagateNan.ALL.
+                         BLOCK_N                   float32 stays float32: input_precision="ieee"
 
 Complete `matmul_relu_kernel`; `solve` is done, and must not copy a or b.
 Page: docs/gallery.md, steps 9 and 10.
