@@ -200,3 +200,16 @@ def contributions_tile(rows: int) -> ContributionsTile:
     if rows < 4096:
         return ContributionsTile(16, 16, 32)
     return ContributionsTile(128, 8, 8)
+
+
+class PathsTile(NamedTuple):
+    """The work that programs of contributions by paths do at a time."""
+
+    together: int  # rows
+    programs: int  # that walk through chunks together
+    registers: int | None = None  # the most of a thread
+
+
+def paths_tile(rows: int) -> PathsTile:
+    """Return the tile for `rows` rows: each lane has a row's points if there are rows enough."""
+    return PathsTile(4, 2**12) if rows <= 64 else PathsTile(32, 2**11)

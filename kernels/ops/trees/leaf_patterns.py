@@ -47,6 +47,20 @@ def feature_major_kernel(
     tl.store(columns + feature * rows + row, value.to(columns.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def meets(value, least, most, flags, sets, inside, WORDS: tl.constexpr, FLOOR: tl.constexpr):
+    """Return whether numbers meet terms; two lowest bits of `flags` are those of a term."""
+    met = tl.where(value <= least, False, value <= most)
+    if WORDS:
+        categorical = (flags & 2) != 0
+        fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
+        category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
+        number = tl.where(categorical, most, 0.0).to(tl.int32)
+        bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
+        met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
+    return tl.where(value != value, (flags & 1) != 0, met)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def patterns_kernel(
     x,  # float32 or float64 [rows, FEATURES]; where COLUMNS [FEATURES, rows]
@@ -84,15 +98,7 @@ def patterns_kernel(
         feature = (word >> 8).to(tl.int64)
         place_in_x = feature * rows + row if COLUMNS else row * FEATURES + feature
         value = tl.load(x + place_in_x, mask=inside, other=0.0).to(upper.dtype.element_ty)
-        met = tl.where(value <= least, False, value <= most)
-        if WORDS:
-            categorical = (word & 2) != 0
-            fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
-            category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
-            number = tl.where(categorical, most, 0.0).to(tl.int32)
-            bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
-            met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
-        met = tl.where(value != value, (word & 1) != 0, met)
+        met = meets(value, least, most, word, sets, inside, WORDS=WORDS, FLOOR=FLOOR)
         unmet |= tl.where(met, 0, 1).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
     at = (block * PARTS + part[:, None]) * TOGETHER + place[None, :]
     tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
