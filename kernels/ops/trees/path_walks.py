@@ -190,7 +190,7 @@ def steps_of(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rows_of_ratios(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
-    """Return `y` and `q` for each different share before a node, `[rows, 2, points]`, and the row of each inner node."""
+    """Return `y` and `q` for all shares before nodes, `[rows, 2, points]`, and the row of each inner node."""
     used = np.zeros(len(trees.inner), dtype=bool)
     used[chunks.node] = True
     share, row = np.unique(np.where(used, trees.before, 1.0)[trees.inner], return_inverse=True)

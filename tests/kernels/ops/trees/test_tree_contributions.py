@@ -32,7 +32,7 @@ def test_kernels_and_plain_torch_have_the_same_bits_near_the_reference(device: t
     assert np.array_equal(run_kernel(op, [x], device), found.astype(np.float32))
     size = np.abs(op.values).sum() if isinstance(op, PathContributions) else 0
     assert np.abs(found - run_reference(op, [x])).max() <= 2.0**-46 * size
-    assert isinstance(op, LeafPatterns) and not len(op.asked) or not np.array_equal(found[0], found[1])
+    assert (isinstance(op, LeafPatterns) and not len(op.asked)) or not np.array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("tile", [*TILES, ContributionsTile(4, 2, 2)])
@@ -120,7 +120,7 @@ WRONG_PATHS: dict[str, tuple[dict[str, Any], str]] = {
         "a node must be a root or the child of one other node.",
     ),
     "player": ({"player": PATHS.player[1:]}, "player must be int32 [nodes]."),
-    "players": ({"player": PATHS.player + np.int32(1)}, "player must lie in [0, 5]."),
+    "players": ({"player": PATHS.player + np.int32(6)}, "player must lie in [0, 5]."),
     "share": ({"share": PATHS.share[1:]}, "share must be float64 [nodes]."),
     "shares": ({"share": PATHS.share + 1.0}, "share must lie in [0, 1]."),
 }
