@@ -131,7 +131,7 @@ def walk(
     for level in levels:
         if products:
             above = levels[len(products) - 1]
-            met = chosen[-1][above.bare + level.parent] == level.by_left
+            met = (chosen[-1][above.bare + level.parent] == level.by_left).astype(np.float64)
             product = products[-1].take(above.bare + level.parent, axis=1)
             factor = factors.take(level.parent, axis=1)
             np.abs(np.subtract(met, factor, out=factor), out=factor)
@@ -182,7 +182,7 @@ def _times_y(level: Level, own: slice, y: np.ndarray, known: np.ndarray, numbers
     first = own.start or 0
     for part, again in _parts(level, own):
         mine = slice(part.start - first, part.stop - first)
-        factor = y if again is None else np.where(known[level.node[part]], level.y[:, again], 1.0)
+        factor = y if again is None else np.maximum(level.y[:, again], 1.0 - known[level.node[part]])
         np.multiply(factor, numbers[..., mine, :], out=found[:, mine])
     return found
 

@@ -207,9 +207,13 @@ class PathsTile(NamedTuple):
 
     together: int  # rows
     programs: int  # that walk through chunks together
-    registers: int | None = None  # the most of a thread
 
 
 def paths_tile(rows: int) -> PathsTile:
-    """Return the tile for `rows` rows: each lane has a row's points if there are rows enough."""
-    return PathsTile(4, 2**12) if rows <= 64 else PathsTile(32, 2**11)
+    """Return the tile for `rows` rows.
+
+    Few rows are spread over as many programs as possible. With many, caches must hold the ends of all stacks.
+    """
+    if rows <= 8:
+        return PathsTile(4, 2**12)
+    return PathsTile(16, 2**11) if rows < 512 else PathsTile(32, 1584)

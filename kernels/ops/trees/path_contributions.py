@@ -54,11 +54,11 @@ LARGEST_STATES = 2**28
 LARGEST_STACKS = 2**28
 """The most bytes of the stacks of programs that run together."""
 
-NUMBERS = 2**19
-"""The numbers of one kind for all nodes of a walk that plain NumPy holds."""
+NUMBERS = 2**17
+"""The most numbers of one kind that plain NumPy has for a level of nodes, unless one row has more."""
 
 LARGEST_TILE = 2**24
-"""The most decisions of nodes that it holds."""
+"""The most decisions of nodes that it has for a tile of rows, unless one row has more."""
 
 ROUND = tl.constexpr(1.5 * 2.0**52)
 """A number below 2⁵¹ plus this one has the nearest whole number in its lowest bits."""
@@ -421,7 +421,6 @@ class PathContributions(Operation):
                     TOGETHER=tile.together,
                     ROUNDED=_signed(points * ROUND_BITS),
                     num_warps=1,
-                    maxnreg=tile.registers,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
             path_answers_kernel[(triton.cdiv(count, 32), triton.cdiv(output.shape[1], 32))](
