@@ -63,6 +63,7 @@ pages: setup  ## Make the generated pages, and what the examples of the others p
 	$(BIN)/python -m gallery.pictures
 	$(BIN)/python -m docs.contribution_pictures
 	$(BIN)/python -m gallery.page
+	$(BIN)/python -m gallery.notebooks
 	$(BIN)/python -m docs.examples
 
 parity: setup  ## Serve every case of the test catalogue and print the table of errors

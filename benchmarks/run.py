@@ -30,6 +30,7 @@ BENCHMARKS = (
     "served.batching",
     "served.requests",
     "served.fleets",
+    "served.explained",
     "served.several_gpus",
     "served.startup",
     "cpu.observer",

@@ -41,7 +41,7 @@ def on_startup(**_: Any) -> None:
 def on_files(files: Files, config: Any) -> Files:
     """Return the repository's pages and pictures, in place of those of one folder, and the theme's own files."""
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
-    linked = [name for page in pages for name in re.findall(r"\]\(\.\./([\w/]+\.py)\)", page)]
+    linked = [name for page in pages for name in re.findall(r"\]\(\.\./([\w/]+\.(?:py|ipynb))\)", page)]
     ours = sorted({*(path for pattern in TAKEN for path in ROOT.glob(pattern)), *(ROOT / name for name in linked)})
     made = [File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)) for path in ours]
     docs = Path(config["docs_dir"])

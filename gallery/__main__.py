@@ -21,6 +21,7 @@ Examples:
     python -m gallery run softmax
     python -m gallery run softmax --size 4096x16384 --dtype bfloat16
     python -m gallery bench softmax dot
+    python -m gallery try map
 """
 
 

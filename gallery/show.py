@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,15 @@ from rich.text import Text
 
 from benchmarks.timing import Timing
 from gallery.catalogue import kernel_device
-from gallery.check import error, gradient_error
+from gallery.check import gradient_error
 from gallery.errors import GalleryError
+from gallery.exercises.arguments import NAN, STRIDES, with_nan
+from gallery.exercises.catalogue import exercises
+from gallery.exercises.diagnosis import diagnose
+from gallery.exercises.exercise import Case
+from gallery.exercises.judge import Finding, judge, ways_to_run
+from gallery.exercises.memory import Memory
+from gallery.exercises.report import print_finding
 from gallery.exhibit import Arguments, Exhibit, Size
 from gallery.limits import Limit, time_beside_limit
 
@@ -36,8 +44,10 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     if device.type == "cpu":
         console.print("There is no GPU: the kernels run through the interpreter, which says nothing of their speed.")
     sizes = [timed] if size and timed else [*exhibit.sizes, *([timed] if timed else [])]
-    errors = {way: _errors(exhibit, way, sizes, kind, device) for way in exhibit.ways}
-    allowed = exhibit.tolerances[kind]
+    cases, special = _cases(exhibit, sizes, kind), _special_cases(exhibit, kind, device)
+    errors, faults = {}, {}
+    for way in exhibit.ways:
+        errors[way], faults[way] = _judge(exhibit, way, cases, special, device)
     timings: dict[str, tuple[Limit, dict[str, Timing]]] = {}
     if timed is not None and device.type == "cuda":
         arguments = draw(exhibit, timed, kind, device)
@@ -45,7 +55,7 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
         if exhibit.backward_traffic or exhibit.backward_work:
             backward = backward_calls(exhibit, arguments)
             timings[GRADIENTS] = time_beside_limit(exhibit, arguments, backward, backward=True)
-    console.print(_about(exhibit, sizes, timed, kind, timings[FORWARD][0] if timings else None))
+    console.print(_about(exhibit, sizes, special, timed, kind, timings[FORWARD][0] if timings else None))
     table = Table("", "error / largest", *(("µs", "rate", "of the limit") if timings else ()))
     for column in table.columns[1:]:
         column.justify = "right"
@@ -64,9 +74,11 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
             console.print(f"{kernel}: {words}")
         if exhibit.remark and timed is not None:
             console.print(exhibit.remark(*draw(exhibit, timed, kind, device)))
-    for way, found in errors.items():
-        if max(each or 0.0 for each in found) > allowed:
-            raise GalleryError(f"{exhibit.name}, {way}: the error is larger than {allowed:.0e}.")
+    for way, fault in faults.items():
+        if fault is not None:
+            finding, sentence = fault
+            print_finding(console, finding)
+            raise GalleryError(f"{exhibit.name}, {way}: {sentence}")
 
 
 def calls(exhibit: Exhibit, arguments: Arguments) -> dict[str, Callable[[], Any]]:
@@ -122,18 +134,89 @@ def read_dtype(exhibit: Exhibit, name: str | None) -> torch.dtype:
     return known[name] if name else exhibit.dtypes[0]
 
 
-def _errors(
-    exhibit: Exhibit, way: str, sizes: list[Size], dtype: torch.dtype, device: torch.device
-) -> tuple[float, float | None]:
-    """Return the largest error of the answers, and of the gradients if there are any."""
-    drawn = [draw(exhibit, size, dtype, device) for size in sizes]
-    answers = max(error(exhibit, way, arguments) for arguments in drawn)
-    return answers, max(gradient_error(exhibit, way, each) for each in drawn) if exhibit.differentiable else None
+def _cases(exhibit: Exhibit, sizes: list[Size], dtype: torch.dtype) -> list[Case]:
+    """Return the cases of an exhibit's sizes."""
+    fault = f"the error is larger than {exhibit.tolerances[dtype]:.0e}."
+    return [
+        Case(_text(size), lambda dtype, device, size=size: draw(exhibit, size, dtype, device), fault, dtype, large=True)
+        for size in sizes
+    ]
 
 
-def _about(exhibit: Exhibit, sizes: list[Size], timed: Size | None, dtype: torch.dtype, bound: Limit | None) -> str:
+def _special_cases(exhibit: Exhibit, dtype: torch.dtype, device: torch.device) -> list[tuple[Case, float]]:
+    """Return further cases, with their tolerances: those of the exercise that asks for the same, or strides and NaN.
+
+    They are no larger than the exhibit's own sizes, and in its types.
+    """
+    counts = [_elements(draw(exhibit, size, dtype, device)) for size in exhibit.sizes]
+    exercise = exercises().get(exhibit.name)
+    if exercise is None or exercise.reference is not exhibit.reference:
+        size = exhibit.sizes[counts.index(max(counts))]
+        sample = partial(draw, exhibit, size)
+        faults = [("slices", STRIDES), ("transposed", STRIDES)]
+        found = [Case(name, sample, fault, dtype, name, special=True, large=True) for name, fault in faults]
+        found.append(Case("a NaN", partial(with_nan, exhibit.sample, size), NAN, dtype, special=True, large=True))
+        return [(case, exhibit.tolerances[dtype]) for case in found]
+    # Cases of other types than float32 are about these types.
+    given = [replace(case, dtype=dtype if case.dtype == torch.float32 else case.dtype) for case in exercise.cases]
+    return [
+        (replace(case, large=True), max(exhibit.tolerances[case.dtype], exercise.tolerances.get(case.dtype, 0.0)))
+        for case in given
+        if case.dtype in exhibit.tolerances and _elements(case.arguments(case.dtype, device)) <= max(counts)
+    ]
+
+
+def _judge(
+    exhibit: Exhibit, way: str, cases: list[Case], special: list[tuple[Case, float]], device: torch.device
+) -> tuple[tuple[float, float | None], tuple[Finding, str] | None]:
+    """Return the largest errors of a way's answers and gradients, and the first finding that is wrong, with a sentence.
+
+    An error of the special cases is not among the largest, as their tolerance may be another.
+    """
+    call, largest = exhibit.ways[way], 0.0
+    for case, tolerance in (*((case, exhibit.tolerances[case.dtype]) for case in cases), *special):
+        finding = judge(call, exhibit.reference, case, tolerance, device)
+        if not finding.is_right:
+            return (finding.error, None), (finding, diagnose(finding, case))
+        if case in cases:
+            largest = max(largest, finding.error)
+    if not exhibit.differentiable:
+        return (largest, None), None
+    of_gradients = 0.0
+    for case in cases:
+        finding = _judge_gradients(exhibit, way, case, device)
+        of_gradients = max(of_gradients, finding.error)
+        if not finding.is_right or finding.error > exhibit.tolerances[case.dtype]:
+            return (largest, of_gradients), (finding, diagnose(finding, case))
+    return (largest, of_gradients), None
+
+
+def _judge_gradients(exhibit: Exhibit, way: str, case: Case, device: torch.device) -> Finding:
+    """Return what was found in one case's gradients: the largest error, and accesses outside of arrays."""
+    finding, memory = Finding(f"{case.name}, gradients"), Memory()
+    arguments = case.arguments(case.dtype, device)
+    (_, watch), *_ = ways_to_run("triton", device, large=True)
+    with memory.guarding(), watch(memory, finding):
+        finding.error = gradient_error(exhibit, way, arguments)
+    finding.broken = memory.broken()
+    return finding
+
+
+def _elements(arguments: Arguments) -> int:
+    return sum(each.numel() for each in arguments if isinstance(each, torch.Tensor))
+
+
+def _about(
+    exhibit: Exhibit,
+    sizes: list[Size],
+    special: list[tuple[Case, float]],
+    timed: Size | None,
+    dtype: torch.dtype,
+    bound: Limit | None,
+) -> str:
     checked = "its size" if len(sizes) == 1 else f"{len(sizes)} sizes"
     text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
+    text += f" and on {len(special)} special inputs" if special else ""
     if timed is not None and bound is not None:
         text += f", timed on {_text(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
     return f"{text}. Errors may be {exhibit.tolerances[dtype]:.0e}."

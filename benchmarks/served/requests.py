@@ -62,8 +62,8 @@ OURS, NOTHING, SKLEARN, READING = "triton_regressors", "nothing", "scikit-learn"
 TOLERANCE = {OURS: 1e-6, NOTHING: 0.0, SKLEARN: 1e-3, READING: 0.0}
 """The largest error of answers, in standard deviations; scikit-learn's come from float32 rows and are rounded."""
 
-Measure = Callable[[str, CheckedRows | Mapping[str, CheckedRows], Load], Figures]
-"""Measures a model under a load; or several models in turn, each with its rows, and the counters of the one named."""
+Measure = Callable[..., Figures]
+"""Measures a model, by its name, for some rows under a load; see `measuring`."""
 
 
 def served_name(source: Model, who: str) -> str:
@@ -100,19 +100,26 @@ def checked_rows(source: Model, who: str) -> CheckedRows:
 
 @contextlib.contextmanager
 def measuring(url: str, settings: Settings, generator: str, loads: Sequence[Load] = LOADS) -> Any:
-    """Yield a function that measures one model of the server at this address under one of the loads."""
+    """Yield a function that measures one model of the server at this address under one of the loads.
+
+    It also takes several models, each with its rows, which are asked in turn, with the counters of the one named.
+    Requests ask for one output, the model's first unless another is named.
+    """
     tool = perf_analyzer.find() if generator == "perf_analyzer" else None
     processes = {load: load.processes(None) for load in loads}
     with Client(url) as client, LoadGenerator(0 if tool else max(processes.values())) as workers:
 
-        def measure(name: str, rows: CheckedRows | Mapping[str, CheckedRows], load: Load) -> Figures:
+        def measure(
+            name: str, rows: CheckedRows | Mapping[str, CheckedRows], load: Load, output: str | None = None
+        ) -> Figures:
             def counters() -> ServerCounters:
                 return ServerCounters.of(client.statistics(name))
 
-            if tool is not None and isinstance(rows, CheckedRows):
+            if tool is not None and isinstance(rows, CheckedRows) and output is None:
                 return perf_analyzer.measure_load(tool, name, rows, load, url, counters, settings)
             of_models = {name: rows} if isinstance(rows, CheckedRows) else rows
             signature = Signature.of(client.config(name))
+            signature = replace(signature, output=output or signature.output)
             parts = [Payloads.build(each, signature, its, load, url) for each, its in of_models.items()]
             payloads = _in_turn(parts)
             return measure_load(workers, load, payloads, url, counters, settings, processes[load], seed=0)

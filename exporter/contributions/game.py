@@ -138,15 +138,19 @@ class Game:
         return found.with_steps(found.steps_for([OUTPUT]))
 
     def rounding(self, X: np.ndarray) -> float:
-        """Return the most that a difference of two margins owes to sums that the model rounds to float32.
+        """Return the most that a sum of contributions can differ from the margin because numbers are rounded.
 
-        Contributions are those of the sums before they are rounded. `X` are rows, `[rows, n_features]`.
+        Tables of trees hold rounded numbers. Where the model rounds sums to float32, contributions are those of the
+        sums before that. `X` are rows, `[rows, n_features]`.
         """
+        tables = [
+            step.operation.table_rounding() for step in self._steps if isinstance(step.operation, TreeContributions)
+        ]
         largest = 0.0
         for values in (self._values, Values(self.margin.steps, X)):
             parts = [np.abs(values[value]) @ weight for value, weight in self._rounded.items()]
             largest = max(largest, float(np.sum(parts, axis=0).max()) if parts else 0.0)
-        return 2 * 2.0**-24 * largest
+        return 2 * 2.0**-24 * largest + sum(tables)
 
     def _add(self, operation: Operation, *inputs: str) -> str:
         """Add a step and return the name of its value."""

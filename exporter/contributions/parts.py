@@ -23,6 +23,9 @@ from triton_regressors.exporter.contributions.leaf_tables import leaf_tables
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
+BITS = 30
+"""The bits of a table's numbers beside the sign; larger numbers are shifted."""
+
 
 class Leaves(NamedTuple):
     """The leaves of trees, and what stands in for their players."""
@@ -207,7 +210,7 @@ def _numbers(
 
 
 def _in_units(numbers: list[np.ndarray], players: np.ndarray, columns: int, targets: int) -> dict[str, Any]:
-    """Return the numbers as multiples of each output's unit, such that no sum of a row's reaches 2⁵³."""
+    """Return the numbers in units of their outputs, such that no sum of a row's reaches 2⁵³, and their shifts."""
     largest, first = np.zeros((targets, columns + 1)), 0
     outputs = []
     for each in numbers:
@@ -217,8 +220,14 @@ def _in_units(numbers: list[np.ndarray], players: np.ndarray, columns: int, targ
         for target, total in enumerate(largest):
             np.add.at(total, outputs[-1], most[:, target])
     exponent = np.maximum(np.frexp(largest)[1], -900) - 52  # so that the unit itself is a normal number
-    whole = [np.zeros(0, dtype=np.int64)]
+    whole, shifts = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.uint8)]
     for each, output in zip(numbers, outputs, strict=True):
         scaled = np.ldexp(each, -exponent[:, output].swapaxes(0, 1)[:, :, :, None])
-        whole.append(np.rint(scaled).astype(np.int64).ravel())
-    return {"table": np.concatenate(whole), "unit": np.ldexp(1.0, exponent).ravel()}
+        shift = np.maximum(np.frexp(np.abs(scaled).max(axis=3))[1] - BITS, 0)
+        whole.append(np.rint(np.ldexp(scaled, -shift[..., None])).astype(np.int32).ravel())
+        shifts.append(shift.astype(np.uint8).ravel())
+    return {
+        "table": np.concatenate(whole),
+        "shift": np.concatenate(shifts),
+        "unit": np.ldexp(1.0, exponent).ravel(),
+    }

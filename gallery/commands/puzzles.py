@@ -12,6 +12,9 @@ def command(
 ) -> None:
     """Run the six puzzles in Numba CUDA beside the Triton language: their errors and, on a GPU, their times.
 
+    Prints what else tells their ways apart: the reads of pooling, counted, the threads of four launches of a broadcast
+    and the additions that a race loses in a dot product. All six end with a table of both languages' terms.
+
     Needs Numba, which `pip install 'triton-regressors[gallery]'` installs. Without a GPU Numba's simulator runs them.
 
     Examples:
@@ -19,7 +22,9 @@ def command(
         python -m gallery puzzles dot
     """
     from gallery.puzzles.beside import PUZZLES, beside
-    from gallery.show import run
+    from gallery.puzzles.show import print_terms, run_puzzle
 
-    for exhibit in [beside(name) for name in names or PUZZLES]:
-        run(exhibit)
+    for name, exhibit in [(name, beside(name)) for name in names or PUZZLES]:
+        run_puzzle(PUZZLES[name], exhibit)
+    if not names:
+        print_terms()

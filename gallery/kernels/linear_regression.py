@@ -12,6 +12,7 @@ In the product: `exporter/estimators/linear.py` exports the result of such train
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -131,6 +132,15 @@ class LinearRegression(torch.nn.Module):
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the mean squared error [] for x [rows, columns] and y [rows]."""
         return loss(x, self.weight, self.bias, y)
+
+    @torch.no_grad()
+    def r2(self, x: torch.Tensor, y: torch.Tensor) -> float:
+        """Return R² = 1 − Σ (p − y)² / Σ (y − ȳ)² for x [rows, columns] and y [rows]; without spread of y it is NaN.
+
+        1 is a perfect fit, 0 is no better than the mean ȳ of these rows, and there is no lower limit.
+        """
+        spread = float((y - y.mean()).square().sum())
+        return 1 - len(y) * float(self.loss(x, y)) / spread if spread else math.nan
 
 
 def loss(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """Weighted sum: every row of a matrix shrinks to one number, by the same weights; with its gradients.
 
-Mathematics: yᵢ = Σⱼ xᵢⱼ wⱼ; given dy, dxᵢⱼ = dyᵢ wⱼ and dwⱼ = Σᵢ dyᵢ xᵢⱼ. x [rows, columns], w [columns], y [rows].
+Mathematics: yᵢ = Σⱼ xᵢⱼ wⱼ; given dy, dxᵢⱼ = dyᵢ wⱼ and dwⱼ = Σᵢ dyᵢ xᵢⱼ. x [..., columns], w [columns], y [...]: the
+leading dimensions, of which there may be none, count the rows together.
 Lesson: a *gradient* is two more kernels, which are registered with torch: it then differentiates every computation with
 the operator. y sums along rows, so a program owns rows and runs over the columns. dw sums along columns: a program owns
 columns and some of the rows, and a second kernel (`sums.py`) adds the results of a column's programs, in an order that
@@ -89,13 +90,19 @@ def compute_type(dtype: torch.dtype) -> tl.dtype:
 
 @torch.library.custom_op("gallery::weighted_sum", mutates_args=())
 def weighted_sum(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """Return x w [rows] of x [rows, columns] and w [columns], of one type; any strides are copied into rows first."""
+    """Return x w [...] of x [..., columns] and w [columns], of one type; any strides are copied into rows first.
+
+    Raises:
+        TypeError: The gallery's kernels do not take the type.
+        ValueError: x has no dimension, w's length is not that of its last, or their types or devices differ.
+    """
     demand_alike(DTYPES, x=x, w=w)
-    demand_shape("x", x, -1, -1)
-    demand_shape("w", w, x.shape[1])
+    if not x.dim():
+        raise ValueError("'x' has no dimension along which there could be a sum.")
+    demand_shape("w", w, x.shape[-1])
     x, w = x.contiguous(), w.contiguous()
-    rows, columns = x.shape
-    y = x.new_zeros(rows)
+    y = x.new_zeros(x.shape[:-1])
+    rows, columns = y.numel(), x.shape[-1]
     if x.numel():
         weighted_sum_kernel[lambda meta: (triton.cdiv(rows, meta["ROWS"]),)](
             x, w, y, rows, columns, COMPUTE=compute_type(x.dtype)
@@ -105,11 +112,11 @@ def weighted_sum(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("gallery::weighted_sum_backward", mutates_args=())
 def weighted_sum_backward(dy: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return dx [rows, columns] and dw [columns] of dy [rows], x and w."""
+    """Return dx [..., columns] and dw [columns] of dy [...], x and w."""
     demand_alike(DTYPES, dy=dy, x=x, w=w)
-    demand_shape("dy", dy, x.shape[0])
+    demand_shape("dy", dy, *x.shape[:-1])
     dy, x, w = dy.contiguous(), x.contiguous(), w.contiguous()
-    rows, columns = x.shape
+    rows, columns = dy.numel(), x.shape[-1]
     dx, compute = torch.empty_like(x), compute_type(x.dtype)
     if not x.numel():
         return dx, torch.zeros_like(w)
@@ -124,7 +131,7 @@ def weighted_sum_backward(dy: torch.Tensor, x: torch.Tensor, w: torch.Tensor) ->
 
 @weighted_sum.register_fake
 def _(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(x.shape[0])
+    return x.new_empty(x.shape[:-1])
 
 
 @weighted_sum_backward.register_fake
@@ -140,24 +147,24 @@ weighted_sum.register_autograd(
 
 
 def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return x of a size (rows, columns), and w."""
+    """Return x of a size, and w."""
     draw = partial(torch.randn, dtype=dtype, device=device)
-    return draw(size), draw(size[1])
+    return draw(size), draw(size[-1])
 
 
 EXHIBIT = Exhibit(
     name="weighted_sum",
-    formula="yᵢ = Σⱼ xᵢⱼ wⱼ, x [rows, columns], w [columns]",
+    formula="yᵢ = Σⱼ xᵢⱼ wⱼ, x [..., columns], w [columns]",
     reference=reference,
     ways={"weighted_sum": weighted_sum},
-    peers={"torch": torch.mv},
+    peers={"torch": torch.matmul},
     sample=sample,
-    sizes=[(0, 3), (3, 0), (5, 7), (33, 200), (2, 1500)],
+    sizes=[(0, 3), (3, 0), (7,), (5, 7), (3, 11, 200), (2, 1, 3, 5), (2, 1500)],
     curve=[(rows, 4096) for rows in (16, 256, 4096, 65536)],
     tolerances={torch.float32: 5e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-13},
-    traffic=lambda x, w: (x.numel() + w.numel() + x.shape[0]) * x.element_size(),
+    traffic=lambda x, w: (x.numel() + w.numel() + x[..., 0].numel()) * x.element_size(),
     differentiable=True,
-    backward_traffic=lambda x, w: (2 * x.numel() + 2 * w.numel() + 2 * x.shape[0]) * x.element_size(),
+    backward_traffic=lambda x, w: 2 * (x.numel() + w.numel() + x[..., 0].numel()) * x.element_size(),
     chosen=lambda: chosen(weighted_sum_kernel),
     axis=("rows of 4,096", lambda size: size[0]),
 )

@@ -1,9 +1,10 @@
-"""Each puzzle's two answers, Numba's and the Triton language's, as one exhibit that can be run."""
+"""Each puzzle's answers, Numba's and the Triton language's, as one exhibit that can be run."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,20 +15,48 @@ from gallery.exhibit import Exhibit, Size
 from gallery.puzzles import broadcast, dot, map, map_2d, pooling, zip
 
 
-def pool(x: torch.Tensor, window: Sequence[int], *_: Any) -> torch.Tensor:
+@dataclass(frozen=True)
+class Puzzle:
+    """Numba's answers to one exhibit."""
+
+    ways: Mapping[str, Callable[..., torch.Tensor]]
+    """The answers by name; they take the exhibit's arguments."""
+
+    small: Size
+    """A size for Numba's simulator."""
+
+    large: Size
+    """A size to time on a GPU."""
+
+    remark: Callable[[], str] | None = None
+    """A function that compares the ways by more than their time, on a GPU or not, in a sentence."""
+
+
+def pool(way: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return the puzzle's sums for the exhibit's arguments: one row, a step of 1 and nothing beyond the edge."""
-    return pooling.solve(x.view(-1), window[0]).view(1, -1)
+
+    def pooled(x: torch.Tensor, window: Sequence[int], *_: Any) -> torch.Tensor:
+        return way(x.view(-1), window[0]).view(1, -1)
+
+    return pooled
 
 
-PUZZLES: Mapping[str, tuple[Callable[..., torch.Tensor], Size, Size]] = {
-    "map": (map.solve, (300,), (2**26,)),
-    "zip": (zip.solve, (300,), (2**26,)),
-    "map_2d": (map_2d.solve, (20, 33), (2**13, 2**13)),
-    "broadcast": (broadcast.solve, (20, 33), (2**13, 2**13)),
-    "pooling": (pool, (1, 300, 9, 1, 0, 0), (1, 2**26, 9, 1, 0, 0)),
-    "dot": (dot.solve, (300,), (2**26,)),
+PUZZLES: Mapping[str, Puzzle] = {
+    "map": Puzzle({"Numba CUDA": map.solve}, (300,), (2**26,)),
+    "zip": Puzzle({"Numba CUDA": zip.solve}, (300,), (2**26,)),
+    "map_2d": Puzzle({"Numba CUDA": map_2d.solve}, (20, 33), (2**13, 2**13)),
+    "broadcast": Puzzle(broadcast.WAYS, (20, 33), (2**13, 2**13), broadcast.remark),
+    "pooling": Puzzle(
+        {"Numba CUDA, shared memory": pool(pooling.solve), "Numba CUDA, naive": pool(pooling.solve_naively)},
+        (1, 300, 9, 1, 0, 0),
+        (1, 2**26, 9, 1, 0, 0),
+        pooling.remark,
+    ),
+    "dot": Puzzle(
+        {"Numba CUDA, tree": dot.solve, "Numba CUDA, atomics": dot.solve_atomically}, (300,), (2**26,), dot.remark
+    ),
 }
-"""The puzzles by the exhibit's name: Numba's answer, a size for its simulator and one to time on a GPU."""
+"""The puzzles by the exhibit's name."""
 
 
 def beside(name: str) -> Exhibit:
@@ -38,13 +67,13 @@ def beside(name: str) -> Exhibit:
     """
     if name not in PUZZLES:
         raise GalleryError(f"There is no puzzle {name}; there are {', '.join(PUZZLES)}.")
-    exhibit, (solve, small, large) = find(name), PUZZLES[name]
+    exhibit, puzzle = find(name), PUZZLES[name]
     first = next(iter(exhibit.ways.values()))
     return dataclasses.replace(
         exhibit,
-        ways={"Triton language": first, "Numba CUDA": solve},
-        sizes=[small],
-        curve=[large],
+        ways={"Triton language": first, **puzzle.ways},
+        sizes=[puzzle.small],
+        curve=[puzzle.large],
         tolerances={torch.float32: exhibit.tolerances[torch.float32]},
         differentiable=False,
         remark=None,

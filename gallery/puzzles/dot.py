@@ -10,15 +10,19 @@
 
 Numba's demands: the reduction. A sum of a block's values is one word in a block program. In Numba threads must pass
 their values through shared memory, and wait for each other: a missing barrier, or one inside an `if` that not all
-threads take, is a race or a deadlock that tests may miss.
+threads take, is a race or a deadlock that tests may miss. Two other ways are beside the tree: atomic additions to one
+number, of threads within a block and then of blocks, and a race, whose threads read the total, add and write it back,
+and lose most additions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from gallery.arguments import demand_shape
-from gallery.puzzles.numba_cuda import THREADS, arrays, blocks_for, cuda, float32, launch
+from gallery.puzzles.numba_cuda import THREADS, arrays, blocks_for, cuda, find_device, float32, launch
 
 MOST_BLOCKS = 2048
 """About the number that a large GPU runs at once; a longer vector makes their loops longer."""
@@ -62,13 +66,76 @@ def add_up(partial, total):
         total[0] = mine
 
 
+@cuda.jit
+def add_atomically(x, y, total):
+    """Add each thread's share of Σ xᵢ yᵢ to its block's total, and these to total [1], 0 before; x, y: [n]."""
+    shared = cuda.shared.array(1, float32)
+    if cuda.threadIdx.x == 0:
+        shared[0] = 0
+    cuda.syncthreads()
+    mine = float32(0)
+    for i in range(cuda.grid(1), x.shape[0], cuda.gridsize(1)):
+        mine += x[i] * y[i]
+    cuda.atomic.add(shared, 0, mine)
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(total, 0, shared[0])
+
+
+@cuda.jit
+def add_in_a_race(x, y, total):
+    """Add the same in two steps, between which other threads add too, and lose what these added: it is wrong.
+
+    The barrier changes no step. It only has the simulator, which would let its threads of Python run one by one to the
+    end, do what a GPU's warps always do: all of them read, and then all of them write.
+    """
+    mine = float32(0)
+    for i in range(cuda.grid(1), x.shape[0], cuda.gridsize(1)):
+        mine += x[i] * y[i]
+    before = total[0]
+    cuda.syncthreads()
+    total[0] = before + mine
+
+
 def solve(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Return Σ xᵢ yᵢ, without dimensions, for two vectors of one length, which alone sets the order of the sum."""
+    total, blocks = _prepared(x, y)
+    if blocks:
+        partial = torch.empty(blocks, device=x.device)
+        launch(add_products, blocks, THREADS, *arrays(x=x, y=y, partial=partial))
+        launch(add_up, 1, THREADS, *arrays(partial=partial, total=total))
+    return total.view(())
+
+
+def solve_atomically(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return the same by atomic additions, in the order in which these happen to come."""
+    return _in_one_launch(add_atomically, x, y)
+
+
+def race(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return less than the same, if the numbers are positive: most additions are lost."""
+    return _in_one_launch(add_in_a_race, x, y)
+
+
+def remark() -> str:
+    """Return what the race makes of an example in a sentence."""
+    ones = torch.ones(3 * THREADS, device=find_device())
+    due, kept, atomic = (round(float(way(ones, ones))) for way in (solve, race, solve_atomically))
+    return (
+        f"Of {due} additions of 1 a race kept {kept}: threads that read the same total lose additions. "
+        f"Atomic additions kept {atomic}."
+    )
+
+
+def _prepared(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return a total of 0, [1], and how many blocks share the work."""
     demand_shape("x", x, -1)
     demand_shape("y", y, len(x))
-    total = torch.zeros(1, device=x.device)
-    if n := len(x):
-        partial = torch.empty(min(blocks_for(n), MOST_BLOCKS), device=x.device)
-        launch(add_products, len(partial), THREADS, *arrays(x=x, y=y, partial=partial))
-        launch(add_up, 1, THREADS, *arrays(partial=partial, total=total))
+    return torch.zeros(1, device=x.device), min(blocks_for(len(x)), MOST_BLOCKS)
+
+
+def _in_one_launch(kernel: Callable[..., None], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    total, blocks = _prepared(x, y)
+    if blocks:
+        launch(kernel, blocks, THREADS, *arrays(x=x, y=y, total=total))
     return total.view(())

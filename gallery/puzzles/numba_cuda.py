@@ -31,7 +31,7 @@ config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # puzzles of a few elements are mean
 THREADS = 128
 """The threads of a block: four warps, enough to hide each other's waiting, few enough for the simulator."""
 
-__all__ = ["THREADS", "arrays", "blocks_for", "cuda", "float32", "launch"]
+__all__ = ["THREADS", "array", "arrays", "blocks_for", "cuda", "find_device", "float32", "launch"]
 
 
 def arrays(**tensors: torch.Tensor) -> list[Any]:
@@ -41,7 +41,17 @@ def arrays(**tensors: torch.Tensor) -> list[Any]:
         TypeError, ValueError: they are not all float32 on one device.
     """
     demand_alike([torch.float32], **tensors)
-    return [tensor.detach() if tensor.is_cuda else tensor.detach().numpy() for tensor in tensors.values()]
+    return [array(tensor) for tensor in tensors.values()]
+
+
+def array(tensor: torch.Tensor) -> Any:
+    """Return a tensor of any type as an array that Numba's kernels take, over the same memory."""
+    return tensor.detach() if tensor.is_cuda else tensor.detach().numpy()
+
+
+def find_device() -> torch.device:
+    """Return the device of Numba's kernels: a GPU, or the CPU with the simulator."""
+    return torch.device("cpu" if config.ENABLE_CUDASIM else "cuda")
 
 
 def blocks_for(n: int, threads: int = THREADS) -> int:

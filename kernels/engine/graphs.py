@@ -16,8 +16,6 @@ try:
 except ImportError:
     driver = None
 
-SMALLEST_GRAPH_ROWS = 16
-
 MOST_STREAMS = 64
 """The largest number of the caller's streams whose launches are kept."""
 
@@ -202,14 +200,9 @@ def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], 
 
 def graph_rows(rows: int) -> int:
     """Return the row count of the smallest graph that covers `rows`: a power of two."""
-    return max(SMALLEST_GRAPH_ROWS, 1 << (rows - 1).bit_length())
+    return 1 << (rows - 1).bit_length()
 
 
 def graph_sizes(max_rows: int) -> list[int]:
     """Return the row counts to capture: powers of two."""
-    sizes = []
-    rows = SMALLEST_GRAPH_ROWS
-    while rows <= max_rows:
-        sizes.append(rows)
-        rows *= 2
-    return sizes
+    return [1 << power for power in range(max_rows.bit_length())]

@@ -10,6 +10,9 @@ import torch
 from ..plan.plan import INPUT, Parameters, Plan, Step
 from .streams import Launch, Task
 
+MOST_SCATTERED, NARROW = 2**12, 4
+"""The most numbers that kernels write over the bus themselves, and the widest rows that they always write so."""
+
 
 def bind_parameters(plan: Plan, device: torch.device, *, plain: bool = False) -> dict[str, Parameters]:
     """Return each step's tensors on the device, by the value that the step makes: the kernel's, or plain torch's."""
@@ -67,7 +70,11 @@ class Program:
             made = step.output not in direct
             target = self.buffer(held, step.output, size, dtype) if made else outputs[direct[step.output]]
             values[step.output] = target
-            launch = _launch(step, self._parameters[step.output], inputs, target)
+            here = target
+            if target.device != self.device and target.shape[1] > NARROW:
+                answers = torch.empty(size, target.shape[1], device=self.device)
+                here = held.setdefault(f"output {direct[step.output]}", answers)
+            launch = _launch(step, self._parameters[step.output], inputs, here, target)
             tasks.append(Task(step.inputs, step.output, launch))
         for name, buffer in outputs.items():
             value = self.plan.outputs[name]
@@ -92,5 +99,15 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
     return copy
 
 
-def _launch(step: Step, parameters: Parameters, inputs: list[torch.Tensor], output: torch.Tensor) -> Launch:
-    return lambda rows: step.operation.launch(parameters, inputs, output, rows)
+def _launch(
+    step: Step, parameters: Parameters, inputs: list[torch.Tensor], here: torch.Tensor, output: torch.Tensor
+) -> Launch:
+    """Return the launches of a step; a copy engine takes answers that are wide and many over the bus."""
+
+    def launch(rows: int) -> None:
+        many = here is not output and rows * output.shape[1] > MOST_SCATTERED
+        step.operation.launch(parameters, inputs, here if many else output, rows)
+        if many:
+            output[:rows].copy_(here[:rows], non_blocking=True)
+
+    return launch

@@ -8,6 +8,7 @@ import pytest
 
 from docs.examples import PAGES, ROOT
 from gallery.catalogue import KERNELS, PATH
+from gallery.puzzles.terms import markdown
 
 PAGE = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
 STEPS = dict(zip(PATH, re.findall(r"^## \d+\. .*?(?=^## )", PAGE, re.MULTILINE | re.DOTALL), strict=True))
@@ -63,6 +64,25 @@ def test_a_step_links_what_its_kernel_names_of_the_product(name: str) -> None:
     named = re.findall(r"`((?:kernels|exporter)/[\w/]+\.py)`", product)
     assert named
     assert set(named) <= set(re.findall(r"\]\(\.\./([\w/]+\.py)\)", STEPS[name]))
+
+
+def test_the_table_of_terms_is_the_one_that_the_command_prints() -> None:
+    assert markdown() in PAGE
+
+
+def test_every_item_of_the_notebooks_has_a_command_and_names_what_its_files_have() -> None:
+    table = PAGE.partition("\n## Point by point\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) >= 20
+    known = {path.stem for path in (ROOT / "gallery/commands").glob("*.py")}
+    for _, *places, commands in rows:
+        assert {words.split()[0] for words in re.findall(r"`(.*?)`", commands)} <= known
+        for place in places:
+            names = re.findall(r"`(\w+)`", place)
+            files = [
+                (ROOT / "docs" / link).read_text(encoding="utf-8") for link in re.findall(r"\((\.\./.*?\.py)\)", place)
+            ]
+            assert all(any(re.search(rf"\b{name}\b", text) for text in files) for name in names), place
 
 
 @pytest.mark.parametrize(

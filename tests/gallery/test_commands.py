@@ -120,6 +120,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "time_beside_limit", times)
         monkeypatch.setattr(module, "kernel_device", lambda: torch.device("cuda"))
         monkeypatch.setattr(module, "draw", lambda exhibit, size, dtype, device: exhibit.sample(size, dtype, DEVICE))
+    monkeypatch.setattr(show, "_special_cases", lambda *_: [])
 
 
 @pytest.mark.usefixtures("given")

@@ -165,8 +165,9 @@ def tree_contributions(features: int, columns: int, depths: Sequence[int], **opt
     numbers = [min(depth + 1, columns) for depth in depths.tolist()]
     rng, targets = np.random.default_rng(1), len(parts["base"])
     size = targets * sum(number << depth for number, depth in zip(numbers, depths.tolist(), strict=True))
-    table, unit = rng.integers(-(2**40), 2**40, size), 2.0 ** rng.integers(-45, -40, targets * (columns + 1))
-    return TreeContributions(**parts, players=some_players(columns, numbers), table=table, unit=unit)
+    table, unit = rng.integers(-(2**30), 2**30, size, np.int32), 2.0 ** rng.integers(-45, -40, targets * (columns + 1))
+    shift = rng.integers(0, 13, targets * sum(numbers)).astype(np.uint8)
+    return TreeContributions(**parts, players=some_players(columns, numbers), table=table, shift=shift, unit=unit)
 
 
 def path_contributions(

@@ -1,4 +1,4 @@
-"""The kernels of `PairwiseContributions`: sums of parts of the points and background rows, and their total."""
+"""The kernels of `PairwiseContributions`: sums of blocks of points, for each background row, and their total."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from ...numerics.dot import INTERPRETED
 
 TINY = tl.constexpr(1e-300)
 """A sum of two factors of which nothing is left in a product."""
+
+
+@triton.jit
+def reciprocal(x):
+    """Return 1 / x to the last bits, for numbers that are not near the ends of the range."""
+    if INTERPRETED:
+        r = 1.0 / x
+    else:  # an exact division takes three times as long
+        r = tl.inline_asm_elementwise("rcp.approx.ftz.f64 $0, $1;", "=d,d", [x], tl.float64, True, 1)  # 20 bits
+        r += r * (1.0 - x * r)
+        r += r * (1.0 - x * r)
+    return r
 
 
 @triton.jit
@@ -25,11 +37,11 @@ def sum_of_fractions(numerators, denominators):
         total = tl.sum(numerators / denominators, axis=0)
     else:
         numerator, denominator = tl.reduce((numerators, denominators), 0, add_fractions)
-        total = numerator / denominator
+        total = numerator * reciprocal(denominator)
     return total
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "at_once"])
 def parts_of_contributions_kernel(
     x,  # float32 or float64 [rows, WIDTH]
     column,  # int32 [FACTORS]: the columns of `x`, player after player
@@ -40,34 +52,34 @@ def parts_of_contributions_kernel(
     of_background,  # float64 [BACKGROUND, PLAYERS, POINTS]: the background's factors
     nodes,  # float64 [2, PAIRS]: the positive nodes of the quadrature, and their weights
     weights,  # float64 [POINTS, TARGETS]
-    scratch,  # float64 [programs, 3, PLAYERS, BLOCK]
-    parts,  # float64 [rows, PARTS, PLAYERS, TARGETS]
+    scratch,  # float64 [programs, 2, PLAYERS, BLOCK]
+    parts,  # float64 [rows, blocks of points, BACKGROUND, PLAYERS, TARGETS]
     rows,
+    at_once,  # background rows of a task
     WIDTH: tl.constexpr,
     POINTS: tl.constexpr,
     PLAYERS: tl.constexpr,
     TARGETS: tl.constexpr,
     BACKGROUND: tl.constexpr,
-    PART_BACKGROUND: tl.constexpr,
-    PARTS: tl.constexpr,
     MANHATTAN: tl.constexpr,
     PAIRS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program makes some parts of some rows: a part is of a block of points and of some background rows.
+    """A program makes the parts of some tasks: of a row, a block of points, and `at_once` background rows.
 
-    A thread has one point. It keeps what it knows of each player in memory of its program: the row's factor, `δ` of one
-    background row, and the sum over background rows.
+    A thread has one point. It keeps two numbers of each player in memory of its program: the row's factor, and `δ` of
+    one background row.
     """
     lane, pair = tl.arange(0, BLOCK), tl.arange(0, PAIRS)
     node, node_weight = tl.load(nodes + pair)[:, None], tl.load(nodes + PAIRS + pair)[:, None]
     node_square = node * node
-    of_row = scratch + tl.program_id(0).to(tl.int64) * (3 * PLAYERS * BLOCK) + lane
-    delta_of, gain_of = of_row + PLAYERS * BLOCK, of_row + 2 * PLAYERS * BLOCK
-    for task in tl.range(tl.program_id(0), rows * PARTS, tl.num_programs(0)):
-        row, part = tl.cast(task % rows, tl.int64), task // rows  # programs at work have the same points
-        point = part // tl.cdiv(BACKGROUND, PART_BACKGROUND) * BLOCK + lane
-        first = part % tl.cdiv(BACKGROUND, PART_BACKGROUND) * PART_BACKGROUND
+    of_row = scratch + tl.program_id(0).to(tl.int64) * (2 * PLAYERS * BLOCK) + lane
+    delta_of = of_row + PLAYERS * BLOCK
+    some = tl.cdiv(BACKGROUND, at_once)
+    for task in tl.range(tl.program_id(0), rows * tl.cdiv(POINTS, BLOCK) * some, tl.num_programs(0)):
+        row, rest = tl.cast(task % rows, tl.int64), task // rows  # programs at work have the same points
+        block, first = rest // some, rest % some * at_once
+        point = block * BLOCK + lane
         real = point < POINTS
         for player in tl.range(PLAYERS):
             exponent = tl.zeros([BLOCK], tl.float64)
@@ -77,8 +89,7 @@ def parts_of_contributions_kernel(
                 d = z - tl.load(points + tl.cast(at, tl.int64) * POINTS + point, mask=real, other=0.0)
                 exponent += tl.abs(d) if MANHATTAN else d * d
             tl.store(of_row + player * BLOCK, tl.exp(-exponent))
-            tl.store(gain_of + player * BLOCK, tl.zeros([BLOCK], tl.float64))
-        for b in tl.range(first, tl.minimum(first + PART_BACKGROUND, BACKGROUND)):
+        for b in tl.range(first, tl.minimum(first + at_once, BACKGROUND)):
             e_of = of_background + tl.cast(b, tl.int64) * (PLAYERS * POINTS) + point
             half = tl.full([BLOCK], 1.0, tl.float64)
             up = tl.full([PAIRS, BLOCK], 1.0, tl.float64)
@@ -87,24 +98,21 @@ def parts_of_contributions_kernel(
                 a = tl.load(of_row + player * BLOCK)
                 e = tl.load(e_of + player * POINTS, mask=real, other=1.0)
                 total = a + e
-                delta = (a - e) * (1.0 / tl.where(total < TINY, 1.0, total))
+                delta = (a - e) * reciprocal(tl.where(total < TINY, 1.0, total))
                 tl.store(delta_of + player * BLOCK, delta)
                 half *= 0.5 * total
                 step = node * delta[None, :]
                 up += up * step
                 down -= down * step
             even, odd = node_weight * (up + down), node_weight * node * (up - down)
+            out = parts + ((row * tl.cdiv(POINTS, BLOCK) + block) * BACKGROUND + b) * (PLAYERS * TARGETS)
             for player in tl.range(PLAYERS):
                 delta = tl.load(delta_of + player * BLOCK)
                 integral = sum_of_fractions(even - odd * delta[None, :], 1.0 - node_square * (delta * delta)[None, :])
-                gain = tl.load(gain_of + player * BLOCK) + half * delta * integral
-                tl.store(gain_of + player * BLOCK, gain)
-        out = parts + (row * PARTS + part) * (PLAYERS * TARGETS)
-        for player in tl.range(PLAYERS):
-            gain = tl.load(gain_of + player * BLOCK)
-            for target in tl.range(TARGETS):
-                weight = tl.load(weights + point * TARGETS + target, mask=real, other=0.0)
-                tl.store(out + player * TARGETS + target, tl.sum(gain * weight, axis=0))
+                gain = half * delta * integral
+                for target in tl.range(TARGETS):
+                    weight = tl.load(weights + point * TARGETS + target, mask=real, other=0.0)
+                    tl.store(out + player * TARGETS + target, tl.sum(gain * weight, axis=0))
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -119,15 +127,18 @@ def sums_of_contributions_kernel(
     TARGETS: tl.constexpr,
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
 ):
-    """A program adds the parts of `BLOCK` numbers of a row, in order."""
+    """A program adds the parts of `BLOCK` numbers of a row, `BLOCK_PARTS` at a time."""
     row, place = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = place < TARGETS * (COLUMNS + 1)
     target, column = place // (COLUMNS + 1), place % (COLUMNS + 1)
     player = tl.load(player_of + column, mask=inside & (column < COLUMNS), other=-1)
     plays = inside & (player >= 0)
-    total = tl.load(base + target, mask=inside & (column == COLUMNS), other=0.0)
     of_row = parts + row * (PARTS * PLAYERS * TARGETS) + player * TARGETS + target
-    for part in tl.range(PARTS):
-        total += tl.load(of_row + part * (PLAYERS * TARGETS), mask=plays, other=0.0)
-    tl.store(out + row * (TARGETS * (COLUMNS + 1)) + place, total.to(out.dtype.element_ty), mask=inside)
+    total = tl.zeros([BLOCK_PARTS, BLOCK], tl.float64)
+    for first in tl.range(0, PARTS, BLOCK_PARTS):
+        part = first + tl.arange(0, BLOCK_PARTS)[:, None]
+        total += tl.load(of_row[None, :] + part * (PLAYERS * TARGETS), mask=plays[None, :] & (part < PARTS), other=0.0)
+    y = tl.sum(total, axis=0) + tl.load(base + target, mask=inside & (column == COLUMNS), other=0.0)
+    tl.store(out + row * (TARGETS * (COLUMNS + 1)) + place, y.to(out.dtype.element_ty), mask=inside)

@@ -24,7 +24,8 @@ No denominator is near zero, since the nodes are inside the interval, and nodes 
 `[B, width]` float64 in the units of `x`; `out`: `[rows, targets · (columns + 1)]`, target after target. The last number
 of a target is its base, the mean of `f` over the background rows. A row's numbers add up to its `f`.
 
-Everything is float64. The sum over the points and background rows is in parts that depend on the model alone.
+Everything is float64. The sum over the points and background rows is in parts, a block of points and a background row
+each, that depend on the model alone.
 """
 
 from __future__ import annotations
@@ -41,20 +42,18 @@ from ...cpu.tiles import TILE_ELEMENTS, apply, product
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .contributions_kernel import TINY, parts_of_contributions_kernel, sums_of_contributions_kernel
-from .launch import slots
+from .launch import parts_of_a_program, slots
 
 METRICS = ("squared_euclidean", "manhattan")
 MOST_PLAYERS = 512
 """More players could make a product of `1 + τ δ` larger than float64 allows."""
 
-BLOCK_POINTS, WARPS = 128, 4
-PART_BACKGROUND = 8
-"""The most background rows of a part."""
+BLOCK_POINTS, WARPS = 64, 2
 
 AT_ONCE = 2
 """How many times as many warps run at once as `slots` says: a thread takes half of the most registers."""
 
-BLOCK_SUMS = 128
+BLOCK_SUMS, BLOCK_PARTS = 64, 8
 MOST_SUMS = 2**25
 """Sums of parts that are in memory at a time; a batch with more takes several launches."""
 
@@ -227,32 +226,32 @@ class PairwiseContributions(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (points, targets), players = self.weight.shape, len(self._players)
-        parts = triton.cdiv(points, BLOCK_POINTS) * triton.cdiv(len(self.background), self._part_background)
+        parts = triton.cdiv(points, BLOCK_POINTS) * len(self.background)
         at_once = max(MOST_SUMS // (parts * players * targets) // 16 * 16, 16)  # tensors stay aligned
         for start in range(0, rows, at_once):
             some = slice(start, start + at_once)
-            self._launch_some(parameters, inputs[0][some], output[some], min(rows - start, at_once), parts)
+            self._launch_some(parameters, inputs[0][some], output[some], min(rows - start, at_once))
 
-    def _launch_some(
-        self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int, parts: int
-    ) -> None:
-        (points, targets), players, device = self.weight.shape, len(self._players), x.device
-        programs = min(rows * parts, AT_ONCE * slots(device) // WARPS)
-        scratch = torch.empty(programs * 3 * players * BLOCK_POINTS, dtype=torch.float64, device=device)
-        sums = torch.empty(rows * parts * players * targets, dtype=torch.float64, device=device)
+    def _launch_some(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
+        (points, targets), players = self.weight.shape, len(self._players)
+        background, device = len(self.background), x.device
+        blocks, most = triton.cdiv(points, BLOCK_POINTS), AT_ONCE * slots(device) // WARPS
+        at_once = parts_of_a_program(rows * blocks, background, most)
+        programs = min(rows * blocks * triton.cdiv(background, at_once), most)
+        scratch = torch.empty(programs * 2 * players * BLOCK_POINTS, dtype=torch.float64, device=device)
+        sums = torch.empty(rows * blocks * background * players * targets, dtype=torch.float64, device=device)
         parts_of_contributions_kernel[(programs,)](
             x=x,
             **{name: tensor for name, tensor in parameters.items() if name not in ("player_of", "base")},
             scratch=scratch,
             parts=sums,
             rows=rows,
+            at_once=at_once,
             WIDTH=len(self.players),
             POINTS=points,
             PLAYERS=players,
             TARGETS=targets,
-            BACKGROUND=len(self.background),
-            PART_BACKGROUND=self._part_background,
-            PARTS=parts,
+            BACKGROUND=background,
             MANHATTAN=self.metric == "manhattan",
             PAIRS=parameters["nodes"].shape[1],
             BLOCK=BLOCK_POINTS,
@@ -267,15 +266,10 @@ class PairwiseContributions(Operation):
             COLUMNS=self.columns,
             PLAYERS=players,
             TARGETS=targets,
-            PARTS=parts,
+            PARTS=blocks * background,
             BLOCK=BLOCK_SUMS,
+            BLOCK_PARTS=BLOCK_PARTS,
         )
-
-    @property
-    def _part_background(self) -> int:
-        """Return how many background rows a part has: parts are about as large."""
-        background = len(self.background)
-        return triton.cdiv(background, triton.cdiv(background, PART_BACKGROUND))
 
     def describe(self) -> str:
         shape = f"{len(self._players)} of {self.columns} columns"

@@ -191,15 +191,16 @@ class ContributionsTile(NamedTuple):
     together: int  # rows
     block_parts: int  # of trees, whose patterns a program makes
     block_entries: int  # parts whose numbers a program adds up
+    num_warps: int  # of a program that adds up
 
 
 def contributions_tile(rows: int) -> ContributionsTile:
     """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
     if rows <= 128:
-        return ContributionsTile(1, 128, 512)
+        return ContributionsTile(1, 128, 512, 4)
     if rows < 4096:
-        return ContributionsTile(16, 16, 32)
-    return ContributionsTile(128, 8, 8)
+        return ContributionsTile(32, 16, 32, 4)
+    return ContributionsTile(32, 32, 16, 1)
 
 
 class PathsTile(NamedTuple):

@@ -48,9 +48,11 @@ def feature_major_kernel(
 
 
 @triton.jit
-def meets(value, least, most, flags, sets, inside, WORDS: tl.constexpr, FLOOR: tl.constexpr):
-    """Return whether numbers meet terms; two lowest bits of `flags` are those of a term."""
-    met = tl.where(value <= least, False, value <= most)
+def meets(
+    value, least, most, flags, sets, inside, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr
+):  # fmt: skip
+    """Return whether numbers meet terms, whose flags are the lowest bits of `flags`."""
+    met = (value <= most) & ~(value <= least)
     if WORDS:
         categorical = (flags & 2) != 0
         fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
@@ -58,7 +60,9 @@ def meets(value, least, most, flags, sets, inside, WORDS: tl.constexpr, FLOOR: t
         number = tl.where(categorical, most, 0.0).to(tl.int32)
         bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
         met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
-    return tl.where(value != value, (flags & 1) != 0, met)
+    if MISSING:
+        met = tl.where(value != value, (flags & 1) != 0, met)
+    return met
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -75,6 +79,7 @@ def patterns_kernel(
     PARTS: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
+    MISSING: tl.constexpr,  # whether NaN meets a term
     COLUMNS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
@@ -88,18 +93,21 @@ def patterns_kernel(
     row = (block * TOGETHER + place)[None, :]
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     known = part < PARTS
-    inside = known[:, None] & (row < rows)
+    inside = row < rows
     unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
-    for term in tl.range(0, tl.max(tl.load(counts + part, mask=known, other=0), axis=0)):
+    count = tl.load(counts + part, mask=known, other=0)
+    for term in tl.range(0, tl.max(count, axis=0)):
         at = term * PARTS + part
-        word = tl.load(words + at, mask=known, other=0)[:, None]
+        word = tl.load(words + at, mask=known, other=0)
         least = tl.load(lower + at, mask=known, other=0.0)[:, None]
         most = tl.load(upper + at, mask=known, other=0.0)[:, None]
         feature = (word >> 8).to(tl.int64)
-        place_in_x = feature * rows + row if COLUMNS else row * FEATURES + feature
-        value = tl.load(x + place_in_x, mask=inside, other=0.0).to(upper.dtype.element_ty)
-        met = meets(value, least, most, word, sets, inside, WORDS=WORDS, FLOOR=FLOOR)
-        unmet |= tl.where(met, 0, 1).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
+        own = x + (feature * rows if COLUMNS else feature)[:, None]
+        value = tl.load(own + (row if COLUMNS else row * FEATURES), mask=inside, other=0.0).to(upper.dtype.element_ty)
+        flags = word[:, None]
+        met = meets(value, least, most, flags, sets, inside, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
+        bit = (term < count).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
+        unmet |= tl.where(met, 0, bit[:, None])
     at = (block * PARTS + part[:, None]) * TOGETHER + place[None, :]
     tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
 
@@ -218,6 +226,7 @@ class LeafPatterns(Operation):
                 PARTS=parts,
                 WORDS=self.sets.shape[1] if len(self.sets) else 0,
                 FLOOR=self.rounding == "floor",
+                MISSING=bool((self.flags & (MET_BY_MISSING | CATEGORICAL)).any()),
                 COLUMNS=many,
                 TOGETHER=tile.together,
                 BLOCK_PARTS=tile.block_parts,

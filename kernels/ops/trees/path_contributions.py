@@ -70,7 +70,7 @@ ROUND_BITS = 0x4338000000000000
 @triton.jit
 def goes_left(
     x, node, row, words, thresholds, sets, rows, mask,
-    FEATURES: tl.constexpr, WORDS: tl.constexpr, FLOOR: tl.constexpr, COLUMNS: tl.constexpr,
+    FEATURES: tl.constexpr, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Return whether nodes send rows to the left, bool `[nodes, rows]`; `mask` is that of nodes."""
     word = tl.load(words + node, mask=mask, other=0)[:, None]
@@ -79,7 +79,7 @@ def goes_left(
     inside = mask[:, None] & (row < rows)
     value = tl.load(x + (feature * rows + row if COLUMNS else row * FEATURES + feature), mask=inside, other=0.0)
     value = value.to(thresholds.dtype.element_ty)
-    return meets(value, float("nan"), threshold, word, sets, inside, WORDS=WORDS, FLOOR=FLOOR)
+    return meets(value, float("nan"), threshold, word, sets, inside, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -95,6 +95,7 @@ def states_kernel(
     NODES: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no node asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
+    MISSING: tl.constexpr,  # whether NaN may go to the left
     COLUMNS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_NODES: tl.constexpr,
@@ -107,7 +108,7 @@ def states_kernel(
     mask = node < NODES
     left = goes_left(
         x, node, row, words, thresholds, sets, rows, mask,
-        FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, COLUMNS=COLUMNS,
+        FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, COLUMNS=COLUMNS,
     )  # fmt: skip
     above = tl.load(earlier + node, mask=mask, other=-1)
     known = (above > -2)[:, None] & (row >= 0)
@@ -115,7 +116,7 @@ def states_kernel(
         asks = above >= 0
         goes = goes_left(
             x, above >> 1, row, words, thresholds, sets, rows, asks,
-            FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, COLUMNS=COLUMNS,
+            FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, COLUMNS=COLUMNS,
         )  # fmt: skip
         known &= (above < 0)[:, None] | (goes == ((above & 1) == 0)[:, None])
         above = tl.load(earlier + (above >> 1), mask=asks, other=-1)
@@ -456,6 +457,7 @@ class PathContributions(Operation):
             NODES=nodes,
             WORDS=self.sets.shape[1] if len(self.sets) else 0,
             FLOOR=self.rounding == "floor",
+            MISSING=self._missing,
             COLUMNS=many,
             TOGETHER=together,
             BLOCK_NODES=block,
@@ -505,6 +507,11 @@ class PathContributions(Operation):
     def _levels(self) -> list[tuple[Chunks, list[list[Level]]]]:
         """Return the walks as plain NumPy does them."""
         return [(chunks, levels_of(self._trees, chunks, self.player[self._inner])) for chunks in self._chunks]
+
+    @functools.cached_property
+    def _missing(self) -> bool:
+        """Return whether NaN may go to the left."""
+        return bool(self.flags.any())
 
     @functools.cached_property
     def _asked(self) -> Terms:

@@ -3,7 +3,8 @@
 `x`: `[rows, features]`; `out`: `[rows, targets · (columns + 1)]`, target after target; both float32 or float64. Players
 are the columns of the user's table. Trees are taken apart, and the pattern of a row says which conditions of a part it
 does not meet (`leaf_patterns.py`). The pattern decides what all leaves of the part contribute to the values of their
-players, and `table` has that number for each pattern, whatever rows or covers it was made of.
+players, and `table` has that number for each pattern, whatever rows or covers it was made of. Each player of a part has
+a `shift`: its numbers are rounded to multiples of 2 to that power, so that 31 bits hold the largest of them.
 
 The numbers are multiples of one unit for each output, a power of two, chosen so that the largest possible sum is below
 2⁵³. Sums of them are therefore exact in int64 and in float64 alike and in any order: neither the tiling, which does
@@ -33,6 +34,9 @@ from .leaf_patterns import LeafPatterns
 LARGEST_TABLE = 2**30
 """The most bytes of the numbers, as plain torch has them."""
 
+MOST_SHIFT = 22
+"""Numbers of 31 bits that are shifted further could reach 2⁵³."""
+
 LARGEST_SCRATCH = 2**25
 """The most bytes of patterns that the first kernel writes before the second reads them."""
 
@@ -43,9 +47,9 @@ LANES = 2**17
 @triton.jit(do_not_specialize=["rows"])
 def contributions_kernel(
     patterns,  # uint8 or int16 [⌈rows / TOGETHER⌉, PARTS, TOGETHER]
-    entries,  # int64 [entries], a part, and 30 bits for the start of its numbers in `table`
+    entries,  # int64 [entries], a part, 6 bits for its shift, and 28 bits for the start of its numbers in `table`
     first_entry,  # int32 [OUTPUTS + 1], of each output, then the number of entries
-    table,  # int64
+    table,  # int32
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
     out,  # float32 or float64 [rows, OUTPUTS]
@@ -66,8 +70,9 @@ def contributions_kernel(
         entry = start + tl.arange(0, BLOCK_ENTRIES)
         word = tl.load(entries + entry, mask=entry < end, other=0)[:, None]
         inside = (entry < end)[:, None]
-        pattern = tl.load(own + (word >> 30) * TOGETHER, mask=inside, other=0)
-        total += tl.load(table + (word & ((1 << 30) - 1)) + pattern, mask=inside, other=0)
+        pattern = tl.load(own + (word >> 34) * TOGETHER, mask=inside, other=0)
+        number = tl.load(table + (word & ((1 << 28) - 1)) + pattern, mask=inside, other=0)
+        total += number.to(tl.int64) << ((word >> 28) & 63)
     row = block * TOGETHER + place
     y = answer(tl.sum(total, axis=0), unit + output + 0 * row, baseline + output + 0 * row, row < rows, 1.0, "identity")
     tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=row < rows)
@@ -82,18 +87,35 @@ class TreeContributions(LeafPatterns):
 
     MOST: ClassVar[int] = 10
 
-    table: np.ndarray  # int64, part after part: [targets, its players, 2 to the power of its conditions]
+    table: np.ndarray  # int32, part after part: [targets, its players, 2 to the power of its conditions]
+    shift: np.ndarray  # uint8, part after part: [targets, its players]
     unit: np.ndarray  # float64 [outputs]
 
     def check(self, *widths: int) -> None:
         super().check(*widths)
-        size = sum((own.stop - own.start) * players << conditions for conditions, players, own in self.groups)
-        if self.table.dtype != np.int64 or self.table.shape != (size * len(self.base),):
-            raise PlanError("tree_contributions: table must be int64, a number for each target, player and pattern.")
+        groups = self.groups
+        sizes = [(own.stop - own.start) * players * len(self.base) for _, players, own in groups]
+        size = sum(each << conditions for each, (conditions, _, _) in zip(sizes, groups, strict=True))
+        if self.table.dtype != np.int32 or self.table.shape != (size,):
+            raise PlanError("tree_contributions: table must be int32, a number for each target, player and pattern.")
+        if self.shift.dtype != np.uint8 or self.shift.shape != (sum(sizes),) or (self.shift > MOST_SHIFT).any():
+            raise PlanError(
+                f"tree_contributions: shift must be uint8 of at most {MOST_SHIFT}, one for each target and player."
+            )
         if self.unit.dtype != np.float64 or self.unit.shape != (self.output_width(),):
             raise PlanError("tree_contributions: unit must be float64 [outputs].")
         if self.table_bytes() > LARGEST_TABLE:
             raise PlanError(f"tree_contributions: the numbers must have at most {LARGEST_TABLE} bytes.")
+
+    def table_rounding(self) -> float:
+        """Return the most by which the sum of a row's values can be off because the numbers are rounded."""
+        units = np.zeros(self.output_width())
+        first = 0
+        for _, players, own in self.groups:
+            output = self.outputs_of(own, players).swapaxes(0, 1).ravel()
+            np.add.at(units, output, np.ldexp(0.5, self.shift[first : first + len(output)].astype(np.int64)))
+            first += len(output)
+        return float((units * self.unit).reshape(len(self.base), -1).sum(axis=1).max())
 
     def table_bytes(self) -> int:
         """Return the bytes of the numbers, as plain torch has them."""
@@ -106,13 +128,13 @@ class TreeContributions(LeafPatterns):
             output = self.outputs_of(own, players).swapaxes(0, 1)  # [parts, targets, players]
             begin = start + (np.arange(output.size) << conditions).reshape(output.shape)
             outputs.append(output.ravel())
-            words.append((np.arange(own.start, own.stop)[:, None, None] << 30 | begin).ravel())
+            words.append((np.arange(own.start, own.stop)[:, None, None] << 34 | begin).ravel())
             start += output.size << conditions
         output = np.concatenate(outputs)
         ends = np.bincount(output, minlength=self.output_width()).cumsum()
         return {
             **self.pattern_parameters(),
-            "entries": np.concatenate(words)[np.argsort(output, kind="stable")],
+            "entries": (np.concatenate(words) | self.shift.astype(np.int64) << 28)[np.argsort(output, kind="stable")],
             "first_entry": np.append(0, ends).astype(np.int32),
             "table": self.table,
             **self.plain_parameters(),
@@ -125,14 +147,16 @@ class TreeContributions(LeafPatterns):
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         pattern = self.patterns(inputs[0].to(self.terms.upper.dtype)).long()  # [parts, rows]
         total = torch.zeros(self.output_width(), pattern.shape[1], dtype=torch.int64)
-        start = 0
+        start = first = 0
         for conditions, players, own in self.groups:
             for part in range(own.start, own.stop):
                 output = self.outputs_of(slice(part, part + 1), players).ravel()
                 size = len(output) << conditions
-                table = torch.from_numpy(self.table[start : start + size].reshape(len(output), -1))
-                total[output] += table[:, pattern[part]]
+                table = torch.from_numpy(self.table[start : start + size].reshape(len(output), -1).astype(np.int64))
+                shift = torch.from_numpy(self.shift[first : first + len(output), None].astype(np.int64))
+                total[output] += table[:, pattern[part]] << shift
                 start += size
+                first += len(output)
         return parameters["baseline"] + total.T * parameters["unit"]
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -164,7 +188,7 @@ class TreeContributions(LeafPatterns):
                 OUTPUTS=output.shape[1],
                 TOGETHER=tile.together,
                 BLOCK_ENTRIES=tile.block_entries,
-                num_warps=4,
+                num_warps=tile.num_warps,
             )
 
     def launches(self, inputs: int) -> int:
@@ -191,13 +215,15 @@ class TreeContributions(LeafPatterns):
         with fewer players has zeros past its last, which go to the base. The outputs are int64 `[rows, parts · *]`,
         and those of each row come after those of the row before.
         """
-        targets, width, start = len(self.base), self.players.shape[1], 0
+        targets, width, start, first = len(self.base), self.players.shape[1], 0, 0
         table = np.zeros((self._starts[-1], targets, width))
         for conditions, players, own in self.groups:
             lines = table[self._starts[own.start] : self._starts[own.stop], :, :players]
             held = self.table[start : start + lines.size].reshape(-1, targets, players, 1 << conditions)
-            lines[:] = held.transpose(0, 3, 1, 2).reshape(lines.shape)
+            shift = self.shift[first : first + (lines.size >> conditions)].reshape(-1, targets, players, 1)
+            lines[:] = np.ldexp(held, shift).transpose(0, 3, 1, 2).reshape(lines.shape)
             start += lines.size
+            first += lines.size >> conditions
         bins = self.outputs_of(slice(None), width).swapaxes(0, 1).ravel()
         rows = max(LANES // max(len(bins), 1), 1)
         return torch.from_numpy(table.reshape(len(table), -1)), bins + self.output_width() * np.arange(rows)[:, None]

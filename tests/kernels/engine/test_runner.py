@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
-from triton_regressors.kernels.engine import graphs, staging
+from triton_regressors.kernels.engine import graphs, program, staging
 from triton_regressors.kernels.engine.input_check import Allowed
 from triton_regressors.kernels.engine.runner import Runner, choose_engine
 from triton_regressors.kernels.format.errors import PlanError
@@ -232,9 +232,9 @@ def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_are_captured_for_small_batches_alone() -> None:
-    assert graphs.graph_sizes(100) == [16, 32, 64]
-    assert graphs.graph_sizes(64) == [16, 32, 64]
-    assert graphs.graph_sizes(8) == []
+    assert graphs.graph_sizes(20) == [1, 2, 4, 8, 16]
+    assert graphs.graph_sizes(16) == [1, 2, 4, 8, 16]
+    assert [graphs.graph_rows(rows) for rows in (1, 2, 3, 16, 17)] == [1, 2, 4, 16, 32]
 
 
 @pytest.mark.gpu
@@ -246,16 +246,17 @@ def test_captured_graphs_give_the_same_bits_as_launches(
 ) -> None:
     if by == "torch":
         monkeypatch.setattr(graphs, "driver", None)
-    X, outputs = rows(300), tuple(plan.outputs)
+    X, outputs, counts = rows(300), tuple(plan.outputs), (1, 2, 15, 16, 17, 100, 256, 257, 300)
     launched = Runner(plan, engine="triton", max_rows=300)
+    plain = {count: launched.predict(X[:count], outputs) for count in counts}
+    monkeypatch.setattr(program, "MOST_SCATTERED", 64)  # from some rows on wide answers are made on the device first
     monkeypatch.setattr(staging, "CHUNK_BYTES", chunk_rows * X.itemsize * X.shape[1])
     captured = Runner(plan, engine="triton", max_rows=300)
     captured.warm_up([outputs])
-    for count in (1, 2, 15, 16, 17, 100, 256, 257, 300):
-        plain, graph = launched.predict(X[:count], outputs), captured.predict(X[:count], outputs)
-        whole = captured.predict(X, outputs)
+    for count in counts:
+        graph, whole = captured.predict(X[:count], outputs), captured.predict(X, outputs)
         for output in outputs:
-            assert graph[output].tobytes() == plain[output].tobytes() == whole[output][:count].tobytes()
+            assert graph[output].tobytes() == plain[count][output].tobytes() == whole[output][:count].tobytes()
 
 
 class FailingDriver:

@@ -35,7 +35,7 @@ def test_kernels_and_plain_torch_have_the_same_bits_near_the_reference(device: t
     assert (isinstance(op, LeafPatterns) and not len(op.asked)) or not np.array_equal(found[0], found[1])
 
 
-@pytest.mark.parametrize("tile", [*TILES, ContributionsTile(4, 2, 2)])
+@pytest.mark.parametrize("tile", [*TILES, ContributionsTile(4, 2, 2, 1)])
 def test_tiles_and_batches_do_not_change_a_bit(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, tile: ContributionsTile
 ) -> None:
@@ -94,7 +94,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "others": ({"others": OP.others[:, 1:]}, "others must be int32 [others, 3]."),
     "no part": ({"others": OP.others + np.array([4, 0, 0], np.int32)}, "others must name parts and terms."),
     "no condition": ({"others": OP.others + np.array([0, 3, 0], np.int32)}, "others must name conditions of parts"),
-    "table": ({"table": OP.table[1:]}, "table must be int64, a number for each target, player and pattern."),
+    "table": ({"table": OP.table[1:]}, "table must be int32, a number for each target, player and pattern."),
+    "shift": ({"shift": OP.shift + np.uint8(22)}, "shift must be uint8 of at most 22, one for each target and player."),
     "unit": ({"unit": OP.unit[1:]}, "unit must be float64 [outputs]."),
     "base": ({"base": OP.base[0]}, "base must be float64 [targets]."),
 }
