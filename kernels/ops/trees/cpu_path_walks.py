@@ -125,7 +125,9 @@ def walk(
         sums: int64.
     """
     rows, y = left.shape[1], (1 - chunks.points)[:, None, None]
-    signed, chosen, products = [], [], []
+    signed: list[np.ndarray] = []
+    chosen: list[np.ndarray] = []
+    products: list[np.ndarray] = []
     product = np.broadcast_to(chunks.weights[:, None, None], (len(y), len(levels[0].node), rows))
     factors = np.zeros((len(y), 0, rows))
     for level in levels:

@@ -495,7 +495,7 @@ class PathContributions(Operation):
     @functools.cached_property
     def _chunks(self) -> list[Chunks]:
         """Return the chunks for each number of points."""
-        return chunks_of(self._trees, self.child, self.values.any(axis=1))
+        return chunks_of(self._trees, self.child, (self.values != 0).any(axis=1))
 
     @functools.cached_property
     def _walks(self) -> list[tuple[int, int, int]]:
