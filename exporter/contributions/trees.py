@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from triton_regressors.exporter.contributions.conditions import Conditions, asked_of, changes, conditions_above
+from triton_regressors.exporter.contributions.conditions import Conditions, changes, conditions_above
 from triton_regressors.exporter.contributions.leaf_tables import MOST_PLAYERS
 from triton_regressors.exporter.contributions.parts import Leaves, tables_of_parts
 from triton_regressors.exporter.errors import ExportError
@@ -103,47 +103,73 @@ def tree_contributions(
     owner = np.where(players < 0, columns, players)[trees.feature]  # of each node
     nodes = np.flatnonzero(trees.feature < 0)
     nodes = nodes[np.argsort(trees.child[nodes])]  # of each leaf
+    centred = values - _middles(trees, values)  # a number that all leaves of a tree have is no player's
+    path = None if cover is None else _by_paths(trees, centred, values, owner, columns, cover)
+    if path is not None:
+        depth = path.players_of_leaves()
+        if _fault(depth, values.shape[1]):
+            if depth.max() > PathContributions.MOST:
+                raise ExportError(
+                    f"a leaf of the trees depends on {depth.max()} columns, and contributions are answered for at most "
+                    f"{PathContributions.MOST}"
+                )
+            return path
     conditions = conditions_above(trees, owner, nodes, cover)
     named = conditions.first & (conditions.player < columns)
     depth = np.bincount(conditions.end[named], minlength=len(values))
-    fault = _fault(depth, values.shape[1])
-    centred = values - _middles(trees, values)  # a number that all leaves of a tree have is no player's
     common: dict[str, Any] = {"columns": columns, "rounding": trees.rounding}
     if background is not None:
-        if fault:
+        if fault := _fault(depth, values.shape[1]):
             raise ExportError(f"{fault}; limit the depth of the trees, or choose 'path'")
         chance, starts = _of_rows(conditions, depth, background, trees.rounding)
-        leaves = Leaves(nodes, conditions, depth, chance, starts, centred)
         common["base"] = chance[starts[:-1]] @ values
-        return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
-    share, constant = _shares(conditions, depth, columns)
-    common["base"] = (constant * share.prod(axis=1)) @ values
-    if not fault:
-        leaves = Leaves(nodes, conditions, depth, *_chances(share, constant, depth), centred)
-        return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
-    most = int(depth.max())
-    if most > PathContributions.MOST:
-        raise ExportError(
-            f"a leaf of the trees depends on {most} columns, and contributions are answered for at most "
-            f"{PathContributions.MOST}"
-        )
-    kept = np.flatnonzero((depth > 0) & centred.any(axis=1))
-    kept = kept[np.argsort(depth[kept], kind="stable")]
-    place = np.full(len(depth), -1)
-    place[kept] = np.arange(len(kept))
-    asks = np.flatnonzero((conditions.player < columns) & (place[conditions.end] >= 0))
-    asked = asked_of(conditions.terms, place[conditions.end[asks]], conditions.slot[asks], asks, len(kept))
-    of_leaf = np.full((len(kept), asked["asked"].shape[1]), columns, dtype=np.int32)
-    of_leaf[place[conditions.end[asks]], conditions.slot[asks]] = conditions.player[asks]
-    points, weights = np.polynomial.legendre.leggauss(-(-most // 2))
+    else:
+        share, constant = _shares(conditions, depth, columns)
+        common["base"] = (constant * share.prod(axis=1)) @ values
+        chance, starts = _chances(share, constant, depth)
+    leaves = Leaves(nodes, conditions, depth, chance, starts, centred)
+    return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
+
+
+def _by_paths(
+    trees: TreeEnsemble, centred: np.ndarray, values: np.ndarray, owner: np.ndarray, columns: int, cover: np.ndarray
+) -> PathContributions:
+    """Return the operation that needs no tables, for the path-dependent game.
+
+    Args:
+        trees: the trees.
+        centred: the values of leaves that are divided among players, `[leaves, targets]`.
+        values: the values of leaves.
+        owner: the player of each node; the number of columns for a constant.
+        columns: the number of columns of the table.
+        cover: the training weight at each node.
+    """
+    inner, reach = np.flatnonzero(trees.feature >= 0), np.zeros(len(cover))
+    left = trees.child[inner]
+    whole = cover[left] + cover[left + 1]
+    share = np.zeros(len(cover))
+    share[inner] = np.where(whole > 0, cover[left] / np.where(whole > 0, whole, 1.0), 0.5)
+    level = trees.roots
+    reach[level] = 1.0
+    while len(level):
+        level = level[trees.feature[level] >= 0]
+        left = trees.child[level]
+        reach[left], reach[left + 1] = reach[level] * share[level], reach[level] * (1 - share[level])
+        level = np.concatenate([left, left + 1])
+    leaf = trees.feature < 0
     return PathContributions(
-        **common,
-        **asked,
-        players=of_leaf,
-        values=centred[kept] * constant[kept, None],
-        share=share[kept, : of_leaf.shape[1]],
-        points=(points + 1) / 2,
-        weights=weights / 2,
+        trees.feature,
+        trees.threshold,
+        trees.child,
+        trees.flags,
+        trees.sets,
+        trees.roots,
+        player=owner.astype(np.int32),
+        share=share,
+        values=centred,
+        base=reach[leaf] @ values[trees.child[leaf]],
+        columns=columns,
+        rounding=trees.rounding,
     )
 
 

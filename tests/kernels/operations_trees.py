@@ -170,18 +170,25 @@ def tree_contributions(features: int, columns: int, depths: Sequence[int], **opt
     return TreeContributions(**parts, players=some_players(columns, numbers), table=table, shift=shift, unit=unit)
 
 
-def path_contributions(features: int, columns: int, depths: Sequence[int], **options: Any) -> PathContributions:
-    """Return the parts of `parts_of_trees` as leaves with drawn shares, some of them 0 or 1."""
-    parts, rng = parts_of_trees(features, columns, depths, **options), np.random.default_rng(0)
-    players = some_players(columns, np.sort(depths).tolist())
-    points, weights = np.polynomial.legendre.leggauss(-(-players.shape[1] // 2))
+def path_contributions(
+    features: int, columns: int, trees: int, depth: int, seed: int = 0, rounding: str = "trunc", **options: Any
+) -> PathContributions:
+    """Return the trees of `tree_ensemble` with drawn players, the last column being a constant too, and shares."""
+    drawn, rng = tree_ensemble(features, trees, depth, seed=seed, **options), np.random.default_rng(seed)
+    player = rng.integers(0, columns + 1, features)[drawn.feature]
     return PathContributions(
-        **parts,
-        players=players,
-        values=rng.standard_normal((len(depths), len(parts["base"]))),
-        share=rng.uniform(-0.2, 1.2, players.shape).clip(0, 1),
-        points=(points + 1) / 2,
-        weights=weights / 2,
+        drawn.feature,
+        drawn.threshold,
+        drawn.child,
+        drawn.flags,
+        drawn.sets,
+        drawn.roots,
+        player=player.astype(np.int32),
+        share=rng.uniform(-0.2, 1.2, len(player)).clip(0, 1),
+        values=drawn.values,
+        base=drawn.baseline,
+        columns=columns,
+        rounding=rounding,
     )
 
 
@@ -207,7 +214,10 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "tree contributions": (tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2), (6,)),
     "tree contributions with categories": (tree_contributions(6, 12, [3, 10, 9], sets=3, dtype=np.float64), (6,)),
     "tree contributions of no part": (tree_contributions(3, 2, []), (3,)),
-    "path contributions": (path_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2), (6,)),
-    "path contributions with categories": (path_contributions(6, 20, [18, 3, 11], sets=3, dtype=np.float64), (6,)),
+    "path contributions": (path_contributions(6, 5, 3, 4, outputs=2), (6,)),
+    "path contributions with categories": (
+        path_contributions(9, 20, 1, 5, sets=3, dtype=np.float64, rounding="floor"),
+        (9,),
+    ),
     "linear leaves": (linear_leaves(4, 3, 3), (40, 4)),
 }

@@ -201,3 +201,20 @@ def contributions_tile(rows: int) -> ContributionsTile:
     if rows < 4096:
         return ContributionsTile(32, 16, 32, 4)
     return ContributionsTile(32, 32, 16, 1)
+
+
+class PathsTile(NamedTuple):
+    """The work that programs of contributions by paths do at a time."""
+
+    together: int  # rows
+    programs: int  # that walk through chunks together
+
+
+def paths_tile(rows: int) -> PathsTile:
+    """Return the tile for `rows` rows.
+
+    Few rows are spread over as many programs as possible. With many, caches must hold the ends of all stacks.
+    """
+    if rows <= 8:
+        return PathsTile(4, 2**12)
+    return PathsTile(16, 2**11) if rows < 512 else PathsTile(32, 1584)

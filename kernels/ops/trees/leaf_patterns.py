@@ -47,6 +47,24 @@ def feature_major_kernel(
     tl.store(columns + feature * rows + row, value.to(columns.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def meets(
+    value, least, most, flags, sets, inside, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr
+):  # fmt: skip
+    """Return whether numbers meet terms, whose flags are the lowest bits of `flags`."""
+    met = (value <= most) & ~(value <= least)
+    if WORDS:
+        categorical = (flags & 2) != 0
+        fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
+        category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
+        number = tl.where(categorical, most, 0.0).to(tl.int32)
+        bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
+        met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
+    if MISSING:
+        met = tl.where(value != value, (flags & 1) != 0, met)
+    return met
+
+
 @triton.jit(do_not_specialize=["rows"])
 def patterns_kernel(
     x,  # float32 or float64 [rows, FEATURES]; where COLUMNS [FEATURES, rows]
@@ -86,16 +104,8 @@ def patterns_kernel(
         feature = (word >> 8).to(tl.int64)
         own = x + (feature * rows if COLUMNS else feature)[:, None]
         value = tl.load(own + (row if COLUMNS else row * FEATURES), mask=inside, other=0.0).to(upper.dtype.element_ty)
-        met = (value <= most) & ~(value <= least)
-        if WORDS:
-            categorical = (word & 2)[:, None] != 0
-            fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
-            category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
-            number = tl.where(categorical, most, 0.0).to(tl.int32)
-            bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
-            met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
-        if MISSING:
-            met = tl.where(value != value, (word & 1)[:, None] != 0, met)
+        flags = word[:, None]
+        met = meets(value, least, most, flags, sets, inside, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
         bit = (term < count).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
         unmet |= tl.where(met, 0, bit[:, None])
     at = (block * PARTS + part[:, None]) * TOGETHER + place[None, :]

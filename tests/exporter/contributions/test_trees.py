@@ -116,7 +116,7 @@ def summed(op: TreeEnsemble, cover: np.ndarray) -> np.ndarray:
     return cover
 
 
-def answers(op: LeafPatterns, x: np.ndarray, device: torch.device) -> np.ndarray:
+def answers(op: LeafPatterns | PathContributions, x: np.ndarray, device: torch.device) -> np.ndarray:
     """Return the answers, the same bits of the kernels and of plain torch, in any batch, and near the reference."""
     op.check(x.shape[1])
     on_cpu = run_on_cpu(op, [x])
@@ -338,7 +338,7 @@ def test_forests_that_were_grown_out(device: torch.device) -> None:
     cover[op.feature < 0] = np.bincount(leaves(op, X).ravel(), minlength=len(op.values))[op.child[op.feature < 0]]
     path = tree_contributions(op, op.values / op.divisor, np.arange(30), 30, cover=summed(op, cover))
     assert isinstance(path, PathContributions)
-    assert path.players.shape[1] > 10
+    assert path.players_of_leaves().max() > 10
     found = answers(path, X[:4].astype(float), device)
     explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
     assert np.abs(found[:, :30] - explainer.shap_values(X[:4], check_additivity=False)).max() < 1e-5

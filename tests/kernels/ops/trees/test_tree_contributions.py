@@ -10,13 +10,14 @@ import torch
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
 from tests.kernels.operations_trees import OPERATIONS, path_contributions, tree_contributions
 from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.trees import cpu_path_walks, path_walks
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
-from triton_regressors.kernels.ops.trees.launch import ContributionsTile, contributions_tile
+from triton_regressors.kernels.ops.trees.launch import ContributionsTile, PathsTile, contributions_tile
 from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 
-NAMES = [name for name, (op, _) in OPERATIONS.items() if isinstance(op, LeafPatterns)]
+NAMES = [name for name, (op, _) in OPERATIONS.items() if isinstance(op, LeafPatterns | PathContributions)]
 TILES = [contributions_tile(rows) for rows in (1, 1000, 65536)]
 
 
@@ -31,27 +32,48 @@ def test_kernels_and_plain_torch_have_the_same_bits_near_the_reference(device: t
     assert np.array_equal(run_kernel(op, [x], device), found.astype(np.float32))
     size = np.abs(op.values).sum() if isinstance(op, PathContributions) else 0
     assert np.abs(found - run_reference(op, [x])).max() <= 2.0**-46 * size
-    assert not len(op.asked) or not np.array_equal(found[0], found[1])
+    assert (isinstance(op, LeafPatterns) and not len(op.asked)) or not np.array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("tile", [*TILES, ContributionsTile(4, 2, 2, 1)])
-@pytest.mark.parametrize("name", ["tree contributions", "path contributions"])
 def test_tiles_and_batches_do_not_change_a_bit(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, name: str, tile: ContributionsTile
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, tile: ContributionsTile
 ) -> None:
     assert len({*TILES}) == len(TILES)
-    op, widths = OPERATIONS[name]
+    op, widths = OPERATIONS["tree contributions"]
     (x,) = inputs_for(widths, 11)
     whole = run_on_cpu(op, [x])
-    for module in (tables, paths):
-        monkeypatch.setattr(module, "contributions_tile", lambda _: tile)
+    monkeypatch.setattr(tables, "contributions_tile", lambda _: tile)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
-    for module in (tables, paths):
-        monkeypatch.setattr(module, "LARGEST_SCRATCH", 1)
+    monkeypatch.setattr(tables, "LARGEST_SCRATCH", 1)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(tables, "LANES", 1)
-    monkeypatch.setattr(paths, "NUMBERS_AT_ONCE", 1)
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize(("leaves", "fewest"), [(1, 8), (5, 1), (256, 1)])
+def test_walks_have_the_same_bits_in_all_tiles(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int
+) -> None:
+    """Whether leaves have chunks of their own or share them with few or all others, or need few points or many."""
+    monkeypatch.setattr(path_walks, "LEAVES", leaves)
+    monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
+    monkeypatch.setattr(cpu_path_walks, "PAIRS", 10)
+    op = path_contributions(9, 8, 1, 5, outputs=2, stop=0.1, seed=leaves)
+    op.check(9)
+    assert len(op.describe().split(" and ")) == (2 if fewest == 1 else 1)
+    (x,) = inputs_for([9], 6)
+    x[0], x[1, :4] = np.nan, np.nan
+    whole = run_on_cpu(op, [x])
+    assert np.abs(whole - run_reference(op, [x])).max() <= 2.0**-46 * np.abs(op.values).sum()
+    monkeypatch.setattr(paths, "NUMBERS", 1)
+    assert run_on_cpu(op, [x]).tobytes() == whole.tobytes()
+    for tile in (PathsTile(1, 1), PathsTile(2, 3), PathsTile(8, 2**11)):
+        monkeypatch.setattr(paths, "paths_tile", lambda _, tile=tile: tile)
+        assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
+    monkeypatch.setattr(paths, "LARGEST_STATES", 1)
+    monkeypatch.setattr(paths, "LARGEST_STACKS", 1)
+    assert run_kernel(op, [x[:3]], device, torch.float64).tobytes() == whole[:3].tobytes()
 
 
 OP = tree_contributions(6, 5, [1, 2, 2, 3])
@@ -88,19 +110,20 @@ def test_fields_that_do_not_fit_are_named(case: str) -> None:
     assert str(raised.value).startswith("tree_contributions: ")
 
 
-PATHS = path_contributions(6, 5, [1, 2, 2, 3])
+PATHS = path_contributions(6, 5, 2, 3)
 WRONG_PATHS: dict[str, tuple[dict[str, Any], str]] = {
     "values": ({"values": PATHS.values[1:]}, "values must be [leaves, targets]."),
     "infinite": ({"values": PATHS.values * np.inf}, "values must be finite float64."),
-    "players": ({"players": PATHS.players[::-1]}, "a leaf must have a condition for each of its players."),
-    "share": ({"share": PATHS.share[1:]}, "share must be float64 and of the shape of players."),
-    "shares": ({"share": PATHS.share + 0.5}, "share must lie in [0, 1]."),
-    "rule": ({"weights": PATHS.weights[1:]}, "points and weights must be float64, one for each two players."),
-    "few": (
-        {"points": PATHS.points[1:], "weights": PATHS.weights[1:]},
-        "points and weights must be float64, one for each two players.",
+    "base": ({"base": PATHS.base[0]}, "base must be float64 [targets]."),
+    "rounding": ({"rounding": "up"}, "rounding must be one of ('trunc', 'floor'), not 'up'."),
+    "no tree": (
+        {"child": np.where(np.arange(len(PATHS.child)) == 3, PATHS.child[4], PATHS.child)},
+        "a node must be a root or the child of one other node.",
     ),
-    "points": ({"points": PATHS.points - 0.5}, "points must lie between 0 and 1."),
+    "player": ({"player": PATHS.player[1:]}, "player must be int32 [nodes]."),
+    "players": ({"player": PATHS.player + np.int32(6)}, "player must lie in [0, 5]."),
+    "share": ({"share": PATHS.share[1:]}, "share must be float64 [nodes]."),
+    "shares": ({"share": PATHS.share + 1.0}, "share must lie in [0, 1]."),
 }
 
 

@@ -1,0 +1,201 @@
+"""Walks over trees for `path_contributions.py`: chunks of leaves, and the steps of a walk through each chunk.
+
+Nodes are numbered in preorder, the child with more nodes first. A chunk is a part of the leaves of one tree that follow
+each other, with all nodes above them; what it gives does not depend on other chunks, since contributions are linear in
+the values of leaves: those of other chunks count as 0. Leaves whose paths ask few players need few points of the rule,
+so that leaves are first divided by the points that they need.
+
+A walk goes from a chunk's root over its inner nodes and back. It holds `P` and `R` of one node, and `P` and `R` of
+before the last step down; others lie on a stack, one place for each depth. A node whose children are both leaves is
+therefore done without the stack. The steps of a node are one down to each inner child, then one that closes it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+LEAVES = 256
+"""The most leaves of a chunk."""
+
+FEWEST_POINTS = 8
+"""A GPU has no use for fewer points if any leaf needs as many."""
+
+DOWN, RIGHT, CHERRY = 1, 2, 4
+"""Flags of a step: it goes down; the child below (the last one, where it closes) is the right one; both are leaves."""
+
+P_SAVED, P_STACKED, PUSH_P, PUSH_R = 8, 16, 32, 64
+"""Flags of a step: where `P` of its node is, unless it is the one at hand, and what goes to the stack."""
+
+OTHER_HELD, OTHER_STACKED = 128, 256
+"""Flags of a step that closes a node: where `R` of the other child is, unless that is a leaf."""
+
+DEPTH_BITS = 9
+"""The depth of the node in a step comes after so many bits of flags."""
+
+
+class Arranged(NamedTuple):
+    """The nodes of trees in preorder, `[nodes]` each."""
+
+    node: np.ndarray  # int64, the node of the operation
+    tree: np.ndarray  # int64
+    size: np.ndarray  # int64, how many nodes a node is and has below it
+    depth: np.ndarray  # int64
+    inner: np.ndarray  # bool
+    left: np.ndarray  # bool, whether it is a left child
+    earlier: np.ndarray  # int64, the nearest node above of the same player; −1 for none, −2 at leaves and constants
+    by_right: np.ndarray  # bool, whether the way from there is to the right
+    share: np.ndarray  # float64, the probability of the left child
+    before: np.ndarray  # float64, the product of the probabilities on the way, of this node's player
+    players: np.ndarray  # int64, how many are asked above
+
+
+class Chunks(NamedTuple):
+    """The inner nodes of chunks that have the same number of points, `[pairs]` or `[chunks]`, chunk by chunk."""
+
+    points: np.ndarray  # float64 [n], of the Gauss–Legendre rule from 0 to 1
+    weights: np.ndarray  # float64 [n]
+    start: np.ndarray  # int64 [chunks + 1], the first pair of each chunk
+    node: np.ndarray  # int64, in preorder
+    child: np.ndarray  # int64 [2, pairs], the pairs of the first and second child, −1 for leaves and other chunks
+    leaf: np.ndarray  # int64 [2, pairs], the leaves of the operation; their number for what is no leaf of the chunk
+
+
+def arranged(
+    feature: np.ndarray, child: np.ndarray, roots: np.ndarray, player: np.ndarray, share: np.ndarray, columns: int
+) -> Arranged:
+    """Return the nodes in preorder; the arguments are fields of the operation."""
+    nodes, levels = len(feature), [roots.astype(np.int64)]
+    while len(asks := levels[-1][feature[levels[-1]] >= 0]):
+        levels.append(np.concatenate([child[asks], child[asks] + 1]).astype(np.int64))
+    inner = [level[feature[level] >= 0] for level in levels]
+    size, depth, parent, left = np.ones(nodes, int), np.zeros(nodes, int), np.full(nodes, -1), np.zeros(nodes, bool)
+    for own in reversed(inner):
+        size[own] += size[child[own]] + size[child[own] + 1]
+    place, tree = np.empty(nodes, int), np.empty(nodes, int)
+    place[roots], tree[roots] = np.cumsum(size[roots]) - size[roots], np.arange(len(roots))
+    for number, own in enumerate(inner):
+        first = child[own] + (size[child[own]] < size[child[own] + 1])
+        place[first], place[2 * child[own] + 1 - first] = place[own] + 1, place[own] + 1 + size[first]
+        left[child[own]] = True
+        for each in (child[own], child[own] + 1):
+            parent[each], tree[each], depth[each] = own, tree[own], number + 1
+
+    earlier, by_right = np.full(nodes, -2), np.zeros(nodes, bool)
+    node = np.flatnonzero((feature >= 0) & (player < columns))
+    earlier[node], below = -1, node
+    while len(node):
+        above = parent[below]
+        node, below, above = (each[above >= 0] for each in (node, below, above))
+        found = player[above] == player[node]
+        earlier[node[found]], by_right[node[found]] = above[found], ~left[below[found]]
+        node, below = node[~found], above[~found]
+    before, players = np.ones(nodes), np.zeros(nodes, int)
+    for own in inner:
+        again = own[earlier[own] >= 0]
+        above = earlier[again]
+        before[again] = before[above] * np.where(by_right[again], 1 - share[above], share[above])
+        players[child[own]] = players[child[own] + 1] = players[own] + (earlier[own] == -1)
+    order = np.argsort(place)
+    found = {"tree": tree, "size": size, "depth": depth, "left": left, "by_right": by_right, "before": before}
+    return Arranged(
+        node=order,
+        inner=feature[order] >= 0,
+        earlier=np.where(earlier >= 0, place[earlier], earlier)[order],
+        share=share[order],
+        players=players[order],
+        **{name: array[order] for name, array in found.items()},
+    )
+
+
+def chunks_of(trees: Arranged, child: np.ndarray, given: np.ndarray) -> list[Chunks]:
+    """Return the chunks for each number of points.
+
+    Args:
+        trees: the nodes.
+        child: the operation's field, of whose leaves it is the number.
+        given: bool `[leaves]`, whether a leaf has a value other than 0.
+    """
+    leaf = np.where(trees.inner, -1, child[trees.node])
+    asks = (leaf >= 0) & (trees.players > 0) & given[leaf]
+    needed = 1 << np.ceil(np.log2((trees.players + 1) // 2 + (trees.players == 0))).astype(int)
+    needed = np.maximum(needed, min(int(needed[asks].max(initial=1)), FEWEST_POINTS))
+    return [_chunks(trees, leaf, asks & (needed == points), int(points)) for points in np.unique(needed[asks])]
+
+
+def _chunks(trees: Arranged, leaf: np.ndarray, own: np.ndarray, points: int) -> Chunks:
+    """Return the chunks of some of the leaves, `own`."""
+    nodes, absent = len(own), np.count_nonzero(~trees.inner)
+    counts = np.bincount(trees.tree[own])  # of each tree
+    parts, first = -(-counts // LEAVES), np.cumsum(counts) - counts
+    tree = trees.tree[own]
+    chunk = (np.cumsum(parts) - parts)[tree] + (np.arange(len(tree)) - first[tree]) * parts[tree] // counts[tree]
+    before = np.append(0, np.cumsum(own))  # how many of the leaves come before a node
+    node = np.flatnonzero(trees.inner)
+    start, end = before[node], before[node + trees.size[node]]
+    node, start, end = (each[end > start] for each in (node, start, end))
+    low, high = chunk[start], chunk[end - 1]
+    repeats = high - low + 1
+    key = np.repeat(low * nodes + node, repeats) + nodes * (
+        np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    )
+    key.sort()
+    in_chunk, node = key // nodes, key % nodes
+    below = np.stack([node + 1, node + 1 + trees.size[node + 1]])
+    at = np.minimum(np.searchsorted(key, in_chunk * nodes + below), len(key) - 1)
+    held = own[below] & (np.append(chunk, -1)[before[below]] == in_chunk)
+    points_at, weights = np.polynomial.legendre.leggauss(points)
+    return Chunks(
+        points=(points_at + 1) / 2,
+        weights=weights / 2,
+        start=np.searchsorted(in_chunk, np.arange(parts.sum() + 1)),
+        node=node,
+        child=np.where(key[at] == in_chunk * nodes + below, at, -1),
+        leaf=np.where(held, leaf[below], absent),
+    )
+
+
+def steps_of(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
+    """Return the steps of each walk, and the first of each chunk's, then their number.
+
+    A step is int32 `[4]`: the node's number among inner nodes, its depth and flags, and two leaves: the leaf that is
+    the last child where both are, and the other one.
+    """
+    one, two = chunks.child
+    pairs, node = np.arange(len(one)), chunks.node
+    last, both, cherry = np.where(two >= 0, two, one), (one >= 0) & (two >= 0), (one < 0) & (two < 0)
+    bare = np.append(cherry, False)  # −1 is no node
+    second = (two >= 0) | cherry  # whether the last child is the second one
+    right = np.stack([trees.left[node + 1 + trees.size[node + 1]], trees.left[node + 1]])  # whether a child is right
+    chunk = np.repeat(np.arange(len(chunks.start) - 1), np.diff(chunks.start))
+    back = np.where(both, OTHER_HELD * bare[two] + OTHER_STACKED * ~bare[two], 0)
+    close = CHERRY * cherry + RIGHT * np.where(second, right[1], right[0]) + back
+    close += np.where(cherry, 0, np.where(bare[last], P_SAVED, P_STACKED))
+    first = DOWN + RIGHT * right[0] + PUSH_P * ~bare[one]
+    again = DOWN + RIGHT * right[1] + PUSH_R * (both & ~bare[two])
+    again += np.where(both, np.where(bare[one], P_SAVED, P_STACKED), 0) + PUSH_P * (~bare[two] & (~both | bare[one]))
+    steps = [
+        (pairs[one >= 0], first[one >= 0], (2 * (node + 1) + 1)[one >= 0]),
+        (pairs[two >= 0], again[two >= 0], (2 * (node + 1 + trees.size[node + 1]) + 1)[two >= 0]),
+        (pairs, close, 2 * (node + trees.size[node])),
+    ]
+    pair, flags, time = (np.concatenate(each) for each in zip(*steps, strict=True))
+    order = np.lexsort((-node[pair], time, chunk[pair]))
+    pair, flags = pair[order], flags[order]
+    leaves = np.where(second, chunks.leaf[::-1], chunks.leaf)[:, pair]  # the last child and the other one
+    number = np.cumsum(trees.inner) - 1
+    words = np.stack([number[node[pair]], trees.depth[node[pair]] << DEPTH_BITS | flags, *leaves], axis=1)
+    return words.astype(np.int32), np.searchsorted(chunk[pair], np.arange(len(chunks.start)))
+
+
+def rows_of_ratios(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
+    """Return `y` and `q` for all shares before nodes, `[rows, 2, points]`, and the row of each inner node."""
+    used = np.zeros(len(trees.inner), dtype=bool)
+    used[chunks.node] = True
+    share, row = np.unique(np.where(used, trees.before, 1.0)[trees.inner], return_inverse=True)
+    share, t = share[:, None], chunks.points
+    whole = t + (1 - t) * share
+    table = np.stack([(1 - t) * share / whole, -share / whole**2], axis=1)
+    table[share[:, 0] == 1] = np.stack([1 - t, np.full(len(t), -1.0)])  # as if the sum in `whole` were exact
+    return table, row.ravel().astype(np.int32)
