@@ -12,9 +12,8 @@
 `plan.json` has two more keys. "files" holds the SHA-256 of every other file of its version, by path. "digest" is the
 SHA-256 of `plan.json` itself without the 64 digits of this digest. See `format/digests.py`.
 
-Only this module knows these names and keys, except for the keys of the plan itself, which `kernels/plan/plan.py`
-defines. This module does not use torch. In an entry it runs before the files are checked. The other modules are among
-these files, so this module imports most of them afterwards.
+Only this module knows these names and keys, except for the plan's own, which `kernels/plan/plan.py` defines. It does
+not use torch. In an entry it runs before the files are checked, and imports most of the others afterwards.
 """
 
 from __future__ import annotations
@@ -147,9 +146,9 @@ class ParityReport:
 
     `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
     input tensors as the server calls them, and `why` is the reason for them. `precision` says what kernels may lose by
-    computing in less than float64, and what was chosen; it is None in entries from before there was a choice. `ties`
-    says how neighbours at equal distance changed the answers; it is None if they changed none. `float32` is None if the
-    entry answers the estimator's float32 and no sum in float32 comes before a decision.
+    computing in less than float64, and what was chosen; it is None in older entries. `ties` says how neighbours at
+    equal distance changed the answers; it is None if they changed none. `float32` is None if the entry answers the
+    estimator's float32 and no sum in float32 comes before a decision.
     """
 
     tolerance: float
@@ -195,9 +194,10 @@ class IntervalReport:
 class ContributionsReport:
     """The game of the output `contributions`: "path", or "background" with so many rows.
 
-    `links` make the answer of the contributions' sum. Exact contributions of the first `explained` rows were computed,
-    and `additivity` and `definition` are their largest differences from the margin and from Shapley's definition, in
-    standard deviations; None: not compared.
+    `links` make the answer of the contributions' sum. In float64 those of the first `explained` rows were computed, and
+    `additivity` and `definition` are their largest differences from the margin and from Shapley's definition, in
+    standard deviations; None: not compared. A row takes `evaluations` answers of the model, for coalitions of `players`
+    columns: all of them, or those of `permutations` orders if this is not 0.
     """
 
     game: str
@@ -206,6 +206,9 @@ class ContributionsReport:
     explained: int
     additivity: float
     definition: float | None = None
+    players: int = 0
+    permutations: int = 0
+    evaluations: int = 0
 
 
 @dataclass(frozen=True)
@@ -234,8 +237,7 @@ class Document:
     """The content of `plan.json`.
 
     `plan` is the plan's own JSON, whose keys stand beside the others. The columns `nan_columns` of the plan's matrix
-    may hold NaN. `interval` is None if the model has no outputs `lower` and `upper`, and so are
-    `contributions`. `answers_column` is True if the
+    may hold NaN. `interval` and `contributions` are None without these outputs. `answers_column` is True if the
     estimator's `predict` answers its one target as `[rows, 1]`, and None if it answers `[rows]` or has several targets.
     `boolean_columns` held booleans in the sample, or in training if an encoder says so; None if no column did. `fleet`
     is None for a single model. For a fleet, the numbers of `parity` are the largest of all members, and `nan_columns`

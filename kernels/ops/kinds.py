@@ -78,7 +78,7 @@ FAMILIES = {
         "stacked_squared_norm",
     ),
     "networks": ("dense_layers", "stacked_dense_layers"),
-    "games": ("coalitions",),
+    "games": ("coalitions", "orders"),
 }
 """The operations of each family, a folder."""
 

@@ -129,6 +129,15 @@ def export(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    permutations: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Orders of the columns from which contributions are estimated that have no closed form; by default as "
+            "many as go through 4,096 combinations.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     tolerance: ToleranceOption = DEFAULT_TOLERANCE,
     precision: PrecisionOption = DEFAULT_PRECISION,
     input: InputOption = "auto",
@@ -204,6 +213,7 @@ def export(
                 out_of_range=out_of_range,
                 contributions=contributions,
                 background=None if background is None else read_rows(background, estimator),
+                permutations=permutations,
                 tolerance=tolerance,
                 precision=precision,
                 missing_strings=missing_strings(missing_string),

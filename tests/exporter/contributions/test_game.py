@@ -192,14 +192,6 @@ def test_the_path_game_is_refused_where_it_is_not_defined() -> None:
         game.contributions()
 
 
-def test_many_columns_without_a_closed_form_are_refused_with_their_cost() -> None:
-    many = rng.standard_normal((30, 13))
-    lowered = lower(KNeighborsRegressor(2).fit(many, many[:, 0]))
-    game = Game(specialise(lowered.plan, "float64"), players_of_inputs(lowered.inputs), 13, many)
-    with pytest.raises(ExportError, match="neighbors has no closed form, and 13 columns have 8,192 coalitions"):
-        game.contributions()
-
-
 def test_the_weights_of_the_definition_are_those_of_orders() -> None:
     """The share of the orders in which a player comes right after a coalition, by counting them."""
     coalitions = (np.arange(8)[:, None] >> np.arange(3)) & 1
