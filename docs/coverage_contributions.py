@@ -27,6 +27,7 @@ PERMUTATIONS = "permutations"
 WAYS = {
     "tree_contributions": "trees",
     "path_contributions": "trees",
+    "background_contributions": "trees",
     "pairwise_contributions": "points",
     "coalitions": "definition",
     "orders": PERMUTATIONS,

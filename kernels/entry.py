@@ -127,10 +127,10 @@ class OutputParity:
 class Float32Rows:
     """The findings of an export whose sample has float32 columns.
 
-    If `answered`, the entry answers what the estimator's `predict` answers to the float32 rows. Otherwise it answers
-    what `predict` answers to the same rows as float64. For `moved` of the sample's `rows` rows the answers of `predict`
-    in float32 and in float64 differ, by up to `max_error` standard deviations. `sums` are the transformers that sum in
-    float32 before a decision, such as a tree's threshold, in an order that depends on the processor.
+    If `answered`, the entry answers as the estimator's `predict` does to the float32 rows, and otherwise as it does to
+    the same rows in float64. For `moved` of the sample's `rows` rows these two differ, by up to `max_error` standard
+    deviations. `sums` are the transformers that sum in float32 before a decision, such as a tree's threshold, in an
+    order that depends on the processor.
     """
 
     answered: bool

@@ -48,6 +48,7 @@ from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
@@ -229,7 +230,7 @@ class Game:
     def _add_to_trees(self) -> bool:
         """Add the intercept, which is one of bases alone, to the base of trees; return whether there are some."""
         for place, step in enumerate(self._steps):
-            if isinstance(step.operation, TreeContributions):
+            if isinstance(step.operation, BackgroundContributions | TreeContributions):
                 base = step.operation.base + self._intercept.reshape(self.targets, -1)[:, -1]
                 self._steps[place] = dataclasses.replace(step, operation=dataclasses.replace(step.operation, base=base))
                 return True

@@ -11,7 +11,7 @@ of each pattern of met conditions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from triton_regressors.exporter.contributions.conditions import Conditions, aske
 from triton_regressors.exporter.contributions.leaf_tables import MOST_PLAYERS
 from triton_regressors.exporter.contributions.parts import Leaves, tables_of_parts
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
 from triton_regressors.kernels.ops.trees.leaf_patterns import Terms
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT, leaf_starts
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
@@ -74,7 +75,7 @@ def tree_contributions(
     *,
     background: np.ndarray | None = None,
     cover: np.ndarray | None = None,
-) -> TreeContributions | PathContributions:
+) -> TreeContributions | BackgroundContributions | PathContributions:
     """Return the operation that answers the Shapley values of a table's columns for the sum of trees.
 
     A constant has the same value in all rows. In the interventional game it keeps the one of each background row, and
@@ -106,59 +107,119 @@ def tree_contributions(
     conditions = conditions_above(trees, owner, nodes, cover)
     named = conditions.first & (conditions.player < columns)
     depth = np.bincount(conditions.end[named], minlength=len(values))
-    fault = _fault(depth, values.shape[1])
+    tables = _fit_tables(depth, values.shape[1])
     centred = values - _middles(trees, values)  # a number that all leaves of a tree have is no player's
     common: dict[str, Any] = {"columns": columns, "rounding": trees.rounding}
+    kept = np.flatnonzero((depth > 0) & centred.any(axis=1))
+    kept = kept[np.argsort(depth[kept], kind="stable")]
+    if background is not None and not tables:
+        _check_depth(depth, BackgroundContributions.MOST)
+        found = _of_each_row(conditions, depth, background, trees.rounding)
+        common["base"] = found.reached @ values
+        starts, pairs = found.of_leaves(kept)
+        fields = _fields_of_leaves(conditions, kept, columns)
+        rows = {"starts": starts, "unmet": found.unmet[pairs], "counts": found.counts[pairs], "rows": len(background)}
+        return BackgroundContributions(**common, **fields, values=centred[kept], **rows)
     if background is not None:
-        if fault:
-            raise ExportError(f"{fault}; limit the depth of the trees, or choose 'path'")
         chance, starts = _of_rows(conditions, depth, background, trees.rounding)
         leaves = Leaves(nodes, conditions, depth, chance, starts, centred)
         common["base"] = chance[starts[:-1]] @ values
         return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
     share, constant = _shares(conditions, depth, columns)
     common["base"] = (constant * share.prod(axis=1)) @ values
-    if not fault:
+    if tables:
         leaves = Leaves(nodes, conditions, depth, *_chances(share, constant, depth), centred)
         return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
-    most = int(depth.max())
-    if most > PathContributions.MOST:
-        raise ExportError(
-            f"a leaf of the trees depends on {most} columns, and contributions are answered for at most "
-            f"{PathContributions.MOST}"
-        )
-    kept = np.flatnonzero((depth > 0) & centred.any(axis=1))
-    kept = kept[np.argsort(depth[kept], kind="stable")]
-    place = np.full(len(depth), -1)
-    place[kept] = np.arange(len(kept))
-    asks = np.flatnonzero((conditions.player < columns) & (place[conditions.end] >= 0))
-    asked = asked_of(conditions.terms, place[conditions.end[asks]], conditions.slot[asks], asks, len(kept))
-    of_leaf = np.full((len(kept), asked["asked"].shape[1]), columns, dtype=np.int32)
-    of_leaf[place[conditions.end[asks]], conditions.slot[asks]] = conditions.player[asks]
-    points, weights = np.polynomial.legendre.leggauss(-(-most // 2))
+    _check_depth(depth, PathContributions.MOST)
+    fields = _fields_of_leaves(conditions, kept, columns)
+    points, weights = np.polynomial.legendre.leggauss(-(-int(depth.max()) // 2))
     return PathContributions(
         **common,
-        **asked,
-        players=of_leaf,
+        **fields,
         values=centred[kept] * constant[kept, None],
-        share=share[kept, : of_leaf.shape[1]],
+        share=share[kept, : fields["players"].shape[1]],
         points=(points + 1) / 2,
         weights=weights / 2,
     )
 
 
-def _fault(depth: np.ndarray, targets: int) -> str:
-    """Return why there can be no tables of leaves of so many players, or nothing if there can."""
-    most = int(depth.max(initial=0))
-    if most > MOST_PLAYERS:
-        return f"a leaf of the trees depends on {most} columns, with a background on at most {MOST_PLAYERS}"
-    size = 8 * targets * int((depth << depth).sum())
-    if size > LARGEST_TABLE:
-        return (
-            f"the contributions of {len(depth):,} leaves of up to {most} columns would take {size / 2**30:.1f} GiB; "
-            f"the most is {LARGEST_TABLE / 2**30:g} GiB"
+def _check_depth(depth: np.ndarray, most: int) -> None:
+    """Raise `ExportError` if a leaf has more players than an operation takes."""
+    if (deepest := int(depth.max(initial=0))) > most:
+        raise ExportError(
+            f"a leaf of the trees depends on {deepest} columns, and contributions are answered for at most {most}"
         )
-    return ""
+
+
+def _fields_of_leaves(conditions: Conditions, kept: np.ndarray, columns: int) -> dict[str, Any]:
+    """Return the fields of `LeafPatterns` that say what some leaves ask for, each of them being a part."""
+    place = np.full(int(conditions.end.max(initial=-1)) + 1, -1)
+    place[kept] = np.arange(len(kept))
+    asks = np.flatnonzero((conditions.player < columns) & (place[conditions.end] >= 0))
+    part, slot = place[conditions.end[asks]], conditions.slot[asks]
+    asked = asked_of(conditions.terms, part, slot, asks, len(kept))
+    players = np.full((len(kept), asked["asked"].shape[1]), columns, dtype=np.int32)
+    players[part, slot] = conditions.player[asks]
+    return {**asked, "players": players}
+
+
+def _fit_tables(depth: np.ndarray, targets: int) -> bool:
+    """Return whether there can be tables of leaves of so many players."""
+    few = int(depth.max(initial=0)) <= MOST_PLAYERS
+    return few and 8 * targets * int((depth << depth).sum()) <= LARGEST_TABLE
+
+
+class _Patterns(NamedTuple):
+    """The patterns of background rows at each leaf, those of a leaf in ascending order, without rows that miss it."""
+
+    starts: np.ndarray  # int64 [leaves + 1], the first pattern of each leaf, and their number
+    unmet: np.ndarray  # int64 [patterns], a bit for each player that does not meet its conditions
+    counts: np.ndarray  # int32 [patterns], of background rows
+    reached: np.ndarray  # float64 [leaves], the share of background rows that reach a leaf
+
+    def of_leaves(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the patterns of some leaves start, side by side, and the numbers of these patterns."""
+        first, size = self.starts[kept], np.diff(self.starts)[kept]
+        starts = np.append(0, size.cumsum())
+        return starts, np.repeat(first - starts[:-1], size) + np.arange(starts[-1])
+
+
+def _of_each_row(conditions: Conditions, depth: np.ndarray, background: np.ndarray, rounding: str) -> _Patterns:
+    """Return the patterns that background rows have; rows whose constants do not meet a leaf never reach it.
+
+    Raises:
+        ExportError: they take too much memory.
+    """
+    rows, leaves = len(background), len(depth)
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    reached, size = np.zeros(leaves), 0
+    bounds = np.searchsorted(conditions.end, np.arange(leaves + 1))
+    at_once = max(PATTERNS_AT_ONCE // (rows * max(int(np.diff(bounds).max(initial=0)), 1)), 1)
+    for start in range(0, leaves, at_once):
+        stop = min(start + at_once, leaves)
+        asks = slice(bounds[start], bounds[stop])
+        pattern = np.zeros((stop - start, rows), dtype=np.int64)
+        arrays = {name: array[asks] for name, array in conditions.terms._asdict().items() if name != "sets"}
+        terms = Terms.of(*conditions.terms._replace(**arrays), rounding)
+        unmet = terms.met(torch.from_numpy(background).to(terms.upper.dtype)).numpy() ^ 1
+        own = conditions.end[asks] - start
+        np.bitwise_or.at(pattern, own, unmet.astype(np.int64) << conditions.slot[asks, None])
+        reached[start:stop] = (pattern == 0).mean(axis=1)
+        leaf, row = np.nonzero(pattern >> depth[start:stop, None] == 0)
+        keys = np.stack([leaf + start, pattern[leaf, row]])
+        keys = keys[:, np.lexsort(keys[::-1])]
+        first = np.flatnonzero(changes(*keys))
+        counts = np.diff(np.append(first, keys.shape[1])).astype(np.int32)
+        found.append((*keys[:, first], counts))
+        size += 12 * len(first)
+        if size > LARGEST_TABLE:
+            raise ExportError(
+                f"the patterns of {rows:,} background rows at {leaves:,} leaves take more than "
+                f"{LARGEST_TABLE / 2**30:g} GiB; give fewer background rows"
+            )
+    leaf, patterns, counts = (np.concatenate(each) for each in zip(*found, strict=True))
+    starts = np.append(0, np.bincount(leaf, minlength=leaves).cumsum())
+    return _Patterns(starts, patterns, counts, reached)
 
 
 def _of_rows(

@@ -48,6 +48,7 @@ FAMILIES = {
         "stacked_quadratic",
     ),
     "trees": (
+        "background_contributions",
         "linear_leaves",
         "path_contributions",
         "stacked_linear_leaves",

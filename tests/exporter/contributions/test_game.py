@@ -36,6 +36,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from triton_regressors.contribution_game import OUTPUT
+from triton_regressors.exporter.contributions import trees
 from triton_regressors.exporter.contributions.coalitions import definition_weights, shapley_values
 from triton_regressors.exporter.contributions.game import Game
 from triton_regressors.exporter.contributions.margin import MARGIN
@@ -141,6 +142,13 @@ def test_closed_forms_are_shapley_s_values(case: str) -> None:
     game, plan, columns = solved(model, X, targets)
     assert {step.operation.kind() for step in fuse(plan).steps} == kinds
     check(game, plan, columns, np.atleast_2d(targets.T).shape[0])
+
+
+def test_trees_without_tables_are_explained_by_each_background_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "MOST_PLAYERS", 2)
+    game, plan, columns = solved(GradientBoostingRegressor(n_estimators=5), X, Y)
+    assert {step.operation.kind() for step in plan.steps} == {"background_contributions"}
+    check(game, plan, columns, 1)
 
 
 @pytest.mark.parametrize("case", DEFINED)
