@@ -125,7 +125,7 @@ def export(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Rows that columns are compared with, for --contributions background; by default those of --sample.",
+            help="Rows that --contributions background compares with; default: those of --sample.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -133,8 +133,7 @@ def export(
         int | None,
         typer.Option(
             metavar="N",
-            help="Orders of the columns from which contributions are estimated that have no closed form; by default as "
-            "many as go through 4,096 combinations.",
+            help="Orders of the columns for contributions that have no closed form; even, at least 4.",
             rich_help_panel=WHAT,
         ),
     ] = None,
