@@ -281,7 +281,7 @@ def version_number(name: str) -> int | None:
 
 
 def versions(entry: Path) -> list[int]:
-    """Return the versions in an entry's directory in ascending order; the last is the newest."""
+    """Return the versions in an entry's directory, the newest last."""
     if not entry.is_dir():
         return []
     found = [(version_number(path.name), path) for path in entry.iterdir()]
@@ -318,7 +318,7 @@ def write_version(
         golden: the golden rows.
         modules: the files of this folder that the version carries, by their paths below it.
         profile: the profile of the export's rows, if there is one.
-        members: the table of a fleet's members.
+        members: of a fleet.
     """
     version.mkdir(parents=True)
     write_golden(version, golden)
