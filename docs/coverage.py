@@ -46,7 +46,6 @@ from tests.exporter.catalogue.cases import CASES, Case
 if TYPE_CHECKING:
     from triton_regressors.exporter.compile import Compilation
     from triton_regressors.kernels.format.inputs import Inputs
-    from triton_regressors.kernels.plan.plan import Plan
 
 RESULTS = Path(__file__).parent / "coverage.json"
 PAGE = Path(__file__).parent / "coverage.md"
@@ -61,19 +60,6 @@ AUTO = "auto"
 
 FLOAT32 = "float32"
 """The source of the figures for float32 tables."""
-
-CONTRIBUTIONS = "contributions"
-"""The source of the figures for contributions."""
-
-BACKGROUND_ROWS = 8
-"""The number of a case's rows that contributions are against, and that the kernels explain."""
-
-WAYS = {
-    "tree_contributions": "trees",
-    "pairwise_contributions": "points",
-    "coalitions": "definition",
-}
-"""The ways in which contributions are computed, by operation; "sum" is all else."""
 
 TOLERANCE = 1e-5
 TREE_TOLERANCE = 1e-6
@@ -259,15 +245,15 @@ def _single(X: Any) -> Any:
 
 def measure_float32(pattern: str, *, missing: bool = False) -> int:
     """Measure the cases whose names match with float32 tables; return how many ended in an error."""
-    return _measure_beside(FLOAT32, _float32_named, pattern, missing)
+    return measure_beside(FLOAT32, _float32_named, pattern, missing)
 
 
 def _float32_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
     """Return a case's name and its figures for a float32 table, None if it ended in another error."""
-    return name, _quietly(float32_case, name)
+    return name, quietly(float32_case, name)
 
 
-def _measure_beside(
+def measure_beside(
     source: str, measure: Callable[[str], tuple[str, dict[str, Any] | str | None]], pattern: str, missing: bool
 ) -> int:
     """Record a source's figures of the cases whose names match; return how many ended in an error."""
@@ -291,7 +277,7 @@ def _measure_beside(
     return failed
 
 
-def _quietly(measure: Callable[[Case], dict[str, Any] | str], name: str) -> dict[str, Any] | str | None:
+def quietly(measure: Callable[[Case], dict[str, Any] | str], name: str) -> dict[str, Any] | str | None:
     """Return a case's figures, None if it ended in an error, which is printed."""
     import torch
 
@@ -303,90 +289,6 @@ def _quietly(measure: Callable[[Case], dict[str, Any] | str], name: str) -> dict
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
             return None
-
-
-def contributions_case(case: Case) -> dict[str, dict[str, Any] | str]:
-    """Return a case's figures for contributions by game, or the reason why the exporter refuses them.
-
-    The game "path" is there if trees alone make the contributions of the game "background".
-    """
-    found = {"background": _explained(case, contributions="background", background=case.fitted()[1][:BACKGROUND_ROWS])}
-    background = found["background"]
-    if not isinstance(background, str) and background["how"] == ["trees"]:
-        found["path"] = _explained(case, contributions="path")
-    return found
-
-
-def _explained(case: Case, **question: Any) -> dict[str, Any] | str:
-    """Return how contributions are computed, their errors and the kernels launched, or why they are refused.
-
-    All are in standard deviations of the margin, which the contributions add up to. `error` is the largest difference
-    of the kernels' contributions of some rows from the exact ones. Sums over coalitions take too long in the
-    interpreter, so that plain torch computes them. If it is beyond the tolerance, `excess` is what is beyond one unit
-    in the last place. `additivity` is the largest difference of the exact contributions' sum from the margin.
-    """
-    from triton_regressors.exporter.compile import compile_estimator
-    from triton_regressors.exporter.errors import ExportError
-    from triton_regressors.kernels.engine.runner import Runner
-    from triton_regressors.kernels.format.parity import measure
-
-    estimator, X = case.fitted()
-    try:
-        compilation = compile_estimator(estimator, sample=X, **question)
-    except ExportError as refusal:
-        return str(refusal)
-    if not compilation.report.within:
-        raise AssertionError(f"the export is beyond its tolerance: {compilation.report!r}")
-    plan, sample, evidence = compilation.plan, compilation.sample, compilation.contributions
-    assert evidence is not None
-    how, steps = ways_of(plan), plan.steps_for((CONTRIBUTIONS,))
-    exact = sample.expected[CONTRIBUTIONS][:BACKGROUND_ROWS]
-    engine = "auto" if "definition" in how else "triton" if _on_gpu() else "interpret"
-    runner = Runner(plan, engine=engine, max_rows=BACKGROUND_ROWS)
-    served = runner.predict(sample.X[: len(exact)], (CONTRIBUTIONS,))[CONTRIBUTIONS]
-    parity = measure(served, exact, sample.units[CONTRIBUTIONS])
-    return {
-        "how": how,
-        "error": rounded(parity.max_error),
-        **({} if parity.max_error <= TOLERANCE else {"excess": rounded(parity.excess)}),
-        "additivity": rounded(evidence.additivity),
-        "launches": sum(step.launches() for step in steps),
-    }
-
-
-def ways_of(plan: Plan) -> list[str]:
-    """Return the ways, of `WAYS` and "sum", in which a plan computes contributions, in that order."""
-    makers = {step.output: step for step in plan.steps}
-    found, left = set[str](), [plan.outputs[CONTRIBUTIONS]]
-    while left:
-        step = makers.get(left.pop())
-        if step is None:
-            found.add("sum")
-        elif (kind := step.operation.kind()) in WAYS:
-            found.add(WAYS[kind])
-        else:
-            weight = getattr(step.operation, "weight", None)
-            constant = weight is not None and not np.any(weight)
-            left += () if constant else step.inputs
-    return [way for way in ("sum", *WAYS.values()) if way in found] or ["sum"]  # a constant
-
-
-def _on_gpu() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
-
-
-def measure_contributions(pattern: str, *, missing: bool = False) -> int:
-    """Measure the contributions of the cases whose names match; return how many ended in an error."""
-    if not _on_gpu():
-        os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before the exporter is imported
-    return _measure_beside(CONTRIBUTIONS, _contributions_named, pattern, missing)
-
-
-def _contributions_named(name: str) -> tuple[str, dict[str, Any] | str | None]:
-    """Return a case's name and its figures for contributions, None if it ended in another error."""
-    return name, _quietly(contributions_case, name)
 
 
 def measure_cases(pattern: str, *, missing: bool = False) -> int:
@@ -589,6 +491,8 @@ def main() -> int:
     measure = commands.add_parser("measure", help="run every case's kernels and write docs/coverage.json")
     measure.add_argument("--missing", action="store_true", help="leave out what this machine's engine has measured")
     measure.add_argument("--only", default="*", metavar="PATTERN", help="the cases to measure, as in 'ridge*'")
+    from docs.coverage_contributions import CONTRIBUTIONS, measure_contributions
+
     beside = {
         FLOAT32: (measure_float32, "fit and ask every case with float32 tables"),
         CONTRIBUTIONS: (measure_contributions, "export every case with contributions"),

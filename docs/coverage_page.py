@@ -11,8 +11,6 @@ from sklearn.utils import all_estimators
 
 from docs.coverage import (
     AUTO,
-    BACKGROUND_ROWS,
-    CONTRIBUTIONS,
     ENGINES,
     FLOAT32,
     ROWS,
@@ -29,6 +27,7 @@ from docs.coverage import (
     subject,
     walk,
 )
+from docs.coverage_contributions import BACKGROUND_ROWS, CONTRIBUTIONS, PERMUTATIONS
 from tests.exporter.catalogue.case import ROWS as MADE_ROWS
 from tests.exporter.catalogue.cases import CASES
 
@@ -60,13 +59,14 @@ reproducible bits, mostly because of sums of matrix products before a decision, 
 `predict` to the rows as float64. The share is the share of rows whose own answers differ between the two types.
 "refused": the case cannot be fitted on float32, or the export is refused.
 
-"Contributions" says how the output `contributions` of the case is computed: the exact Shapley values of the columns of
-the user's own table, against a background of {background} of the case's rows. "sum": a sum of numbers, or of products
-of numbers, that depend on one column each. "trees": products over the columns that each leaf asks for. "points": a
-product over the columns for each stored point. "definition": the model itself for all coalitions of the columns.
-"path": the path-dependent game of the trees can be had too. "–" with a number: the export is refused for the reason of
-this number, listed below the summary. At each export the exact values are held to the margin and to the definition, and
-the served values to the exact ones; `docs/coverage.json` has the errors.
+"Contributions" says how the output `contributions` of the case is computed: the Shapley values of the columns of the
+user's own table, against a background of {background} of the case's rows, exact but for "permutations". "sum": a sum of
+numbers, or of products of numbers, that depend on one column each. "trees": products over the columns that each leaf
+asks for. "points": a product over the columns for each stored point. "definition": the model itself for all coalitions
+of the columns. "permutations": the same for the coalitions that some orders of the columns go through, an estimate with
+its standard error. "path": the path-dependent game of the trees can be had too. "–" with a number: the export is
+refused for the reason of this number, listed below the summary. At each export the values in float64 are held to the
+margin and exact ones to the definition, and the served values to those in float64; `docs/coverage.json` has the errors.
 
 A setting without a row is not known to fail: every export is measured against the estimator itself before anything is
 written. `tests/exporter/estimators/test_refusals_*.py` has the settings that are refused, and the reasons. Cases named
@@ -192,15 +192,18 @@ def _of_float32(results: Results) -> str:
 def _of_contributions(results: Results) -> str:
     """Return how many cases have contributions, in which ways, and their largest error."""
     found = [case[CONTRIBUTIONS] for case in results["cases"].values() if CONTRIBUTIONS in case]
-    exact = [games["background"] for games in found if not isinstance(games["background"], str)]
-    ways = Counter(_ways(figures["how"]) for figures in exact).most_common()
+    served = [games["background"] for games in found if not isinstance(games["background"], str)]
+    estimated = [figures["estimated"] for figures in served if "estimated" in figures]
+    ways = Counter(_ways(figures["how"]) for figures in served if "estimated" not in figures).most_common()
     paths = [games["path"] for games in found if not isinstance(games.get("path", ""), str)]
-    error = max((contributions_error(figures) for figures in exact + paths), default=0.0)
+    error = max((contributions_error(figures) for figures in served + paths), default=0.0)
     return (
-        f"{len(exact):,} of {len(found):,} cases have exact contributions against a background "
+        f"{len(served) - len(estimated):,} of {len(found):,} cases have exact contributions against a background "
         f"({', '.join(f'{way} {count:,}' for way, count in ways)}), and {len(paths):,} by the paths of their trees. "
-        f"The largest error of a served contribution is {_error(error)} standard deviations of the answers, or "
-        "one unit in its last place if that is more."
+        f"{len(estimated):,} cases have estimates by permutations, whose standard errors are at most "
+        f"{_error(max(estimated, default=0.0))} standard deviations of the answers. The largest error of a served "
+        f"contribution, from its value in float64, is {_error(error)} standard deviations, or one unit in its last "
+        "place if that is more."
     )
 
 
@@ -229,7 +232,8 @@ def contributions_cell(figures: Mapping[str, Any] | None, reasons: Mapping[str, 
     if isinstance(background, str):
         return f"– ({reasons[refusal(background)]})"
     path = "path" in figures and not isinstance(figures["path"], str)
-    return f"exact, {_ways(background['how'])}{', path' if path else ''}"
+    exact = "" if PERMUTATIONS in background["how"] else "exact, "
+    return f"{exact}{_ways(background['how'])}{', path' if path else ''}"
 
 
 def _ways(how: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import sklearn
 
 from triton_regressors.defaults import DEFAULT_REPOSITORY
-from triton_regressors.describe.contract import Contract, contract_of
+from triton_regressors.describe.contract import Contract, contract_of, cost_sentences
 from triton_regressors.exporter.evidence.sample import Sample
 from triton_regressors.exporter.evidence.verify import Report
 from triton_regressors.exporter.lowering.estimator import written
@@ -154,6 +154,7 @@ class Export:
             contract.brief(),
             *contract.notes(),
             *contract.interval,
+            *cost_sentences(self.compilation.contributions),
             *notes,
             *next_steps(entry),
         )

@@ -49,6 +49,7 @@ def compile_estimator(
     out_of_range: bool = False,
     contributions: str | None = None,
     background: Any | None = None,
+    permutations: int | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -75,6 +76,8 @@ def compile_estimator(
         contributions: "background" or "path": whether there is an output with the Shapley values of the columns, and by
             which game; None: there is none.
         background: rows as `predict` takes them, which stand for columns that do not take part; None: the sample.
+        permutations: the number of orders of the columns from which contributions are estimated that have no exact
+            form; None: as many as have 4,096 coalitions.
         tolerance: the largest error of the whole export, in standard deviations of the predictions; the passes are
             given a part of it.
         precision: the error that kernels may add by computing parts in less than float64: "exact", which is half a
@@ -114,7 +117,7 @@ def compile_estimator(
     columns = None if columns is None else checked_columns(columns, estimator)
     terms = terms.in_order(columns, estimator)
     background = in_order(background, columns, estimator, THE_BACKGROUND)
-    question = Question.checked(contributions, background, terms.sample)
+    question = Question.checked(contributions, background, permutations, terms.sample)
     names = tuple(columns or table_names(estimator, terms.sample) or ())
 
     def compiled(types: RowTypes, round_everywhere: bool = False) -> tuple[Compilation, Oracle, tuple[str, ...]]:

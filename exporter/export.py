@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from triton_regressors.contribution_game import OUTPUTS as CONTRIBUTIONS
 from triton_regressors.defaults import DEFAULT_PRECISION, DEFAULT_REPOSITORY, DEFAULT_TOLERANCE, MISSING_STRINGS
 from triton_regressors.exporter.compilation import Export
 from triton_regressors.exporter.compile import compile_estimator
@@ -29,6 +30,7 @@ def export(
     out_of_range: bool = False,
     contributions: str | None = None,
     background: Any | None = None,
+    permutations: int | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     precision: str = DEFAULT_PRECISION,
     input: str = "auto",
@@ -84,6 +86,10 @@ def export(
             for their products, and for trees. "path": the values of trees by their training covers, as boosting
             libraries define them. None: there is no such output.
         background: rows as `predict` takes them, such as some hundred training rows. None: the sample.
+        permutations: the number of orders of the columns, even and at least 4, from which contributions are estimated
+            that have no closed form. The output `contributions_error` then holds their standard errors, 0 for the base.
+            They are exact if all combinations of columns are no more than those that the orders go through. None: as
+            many orders as go through 4,096 combinations, and at least 10, so that up to 12 columns are exact.
         tolerance: the largest difference from the estimator's own prediction, in its standard deviations. One unit in
             the answer's last float32 place is allowed in any case.
         precision: the error that kernels may add by computing parts in less than float64: "exact", which is half a
@@ -153,6 +159,7 @@ def export(
         out_of_range=out_of_range,
         contributions=contributions,
         background=background,
+        permutations=permutations,
         tolerance=tolerance,
         precision=precision,
         input=input,
@@ -192,8 +199,11 @@ def check_parity(report: Report, subject: str) -> None:
     """
     for name, parity in report.judged.items():
         if not parity.within(report.tolerance):
+            error = f"{parity.max_error:.1e} standard deviations"
+            differs = f"the estimator's own prediction by {error} on {report.rows} rows"
+            if name in CONTRIBUTIONS:
+                differs = f"its exact values by {error}"
             raise ExportError(
-                f"Cannot export {subject}: output '{name}' differs from the estimator's own prediction by "
-                f"{parity.max_error:.1e} standard deviations on {report.rows} rows; the tolerance is "
+                f"Cannot export {subject}: output '{name}' differs from {differs}; the tolerance is "
                 f"{report.tolerance:.0e}, or one unit in the answer's last float32 place. {report.cause}"
             )

@@ -12,9 +12,8 @@
 `plan.json` has two more keys. "files" holds the SHA-256 of every other file of its version, by path. "digest" is the
 SHA-256 of `plan.json` itself without the 64 digits of this digest. See `format/digests.py`.
 
-Only this module knows these names and keys, except for the keys of the plan itself, which `kernels/plan/plan.py`
-defines. This module does not use torch. In an entry it runs before the files are checked. The other modules are among
-these files, so this module imports most of them afterwards.
+Only this module knows these names and keys, except for the plan's own, which `kernels/plan/plan.py` defines. It does
+not use torch. In an entry it runs before the files are checked, and imports most of the others afterwards.
 """
 
 from __future__ import annotations
@@ -128,10 +127,10 @@ class OutputParity:
 class Float32Rows:
     """The findings of an export whose sample has float32 columns.
 
-    If `answered`, the entry answers what the estimator's `predict` answers to the float32 rows. Otherwise it answers
-    what `predict` answers to the same rows as float64. For `moved` of the sample's `rows` rows the answers of `predict`
-    in float32 and in float64 differ, by up to `max_error` standard deviations. `sums` are the transformers that sum in
-    float32 before a decision, such as a tree's threshold, in an order that depends on the processor.
+    If `answered`, the entry answers as the estimator's `predict` does to the float32 rows, and otherwise as it does to
+    the same rows in float64. For `moved` of the sample's `rows` rows these two differ, by up to `max_error` standard
+    deviations. `sums` are the transformers that sum in float32 before a decision, such as a tree's threshold, in an
+    order that depends on the processor.
     """
 
     answered: bool
@@ -147,9 +146,9 @@ class ParityReport:
 
     `tolerance` is in standard deviations of the predictions, more than 0 and less than 1. `types` are those of the
     input tensors as the server calls them, and `why` is the reason for them. `precision` says what kernels may lose by
-    computing in less than float64, and what was chosen; it is None in entries from before there was a choice. `ties`
-    says how neighbours at equal distance changed the answers; it is None if they changed none. `float32` is None if the
-    entry answers the estimator's float32 and no sum in float32 comes before a decision.
+    computing in less than float64, and what was chosen; it is None in older entries. `ties` says how neighbours at
+    equal distance changed the answers; it is None if they changed none. `float32` is None if the entry answers the
+    estimator's float32 and no sum in float32 comes before a decision.
     """
 
     tolerance: float
@@ -195,9 +194,10 @@ class IntervalReport:
 class ContributionsReport:
     """The game of the output `contributions`: "path", or "background" with so many rows.
 
-    `links` make the answer of the contributions' sum. Exact contributions of the first `explained` rows were computed,
-    and `additivity` and `definition` are their largest differences from the margin and from Shapley's definition, in
-    standard deviations; None: not compared.
+    `links` make the answer of the contributions' sum. In float64 those of the first `explained` rows were computed, and
+    `additivity` and `definition` are their largest differences from the margin and from Shapley's definition, in
+    standard deviations; None: not compared. A row takes `evaluations` answers of the model, for coalitions of `players`
+    columns: all of them, or those of `permutations` orders if this is not 0.
     """
 
     game: str
@@ -206,6 +206,9 @@ class ContributionsReport:
     explained: int
     additivity: float
     definition: float | None = None
+    players: int = 0
+    permutations: int = 0
+    evaluations: int = 0
 
 
 @dataclass(frozen=True)
@@ -234,8 +237,7 @@ class Document:
     """The content of `plan.json`.
 
     `plan` is the plan's own JSON, whose keys stand beside the others. The columns `nan_columns` of the plan's matrix
-    may hold NaN. `interval` is None if the model has no outputs `lower` and `upper`, and so are
-    `contributions`. `answers_column` is True if the
+    may hold NaN. `interval` and `contributions` are None without these outputs. `answers_column` is True if the
     estimator's `predict` answers its one target as `[rows, 1]`, and None if it answers `[rows]` or has several targets.
     `boolean_columns` held booleans in the sample, or in training if an encoder says so; None if no column did. `fleet`
     is None for a single model. For a fleet, the numbers of `parity` are the largest of all members, and `nan_columns`
@@ -279,7 +281,7 @@ def version_number(name: str) -> int | None:
 
 
 def versions(entry: Path) -> list[int]:
-    """Return the versions in an entry's directory in ascending order; the last is the newest."""
+    """Return the versions in an entry's directory, the newest last."""
     if not entry.is_dir():
         return []
     found = [(version_number(path.name), path) for path in entry.iterdir()]
@@ -316,7 +318,7 @@ def write_version(
         golden: the golden rows.
         modules: the files of this folder that the version carries, by their paths below it.
         profile: the profile of the export's rows, if there is one.
-        members: the table of a fleet's members.
+        members: of a fleet.
     """
     version.mkdir(parents=True)
     write_golden(version, golden)

@@ -27,7 +27,6 @@ from triton_regressors.clients.errors import (
     ServerFault,
     ServerUnavailable,
 )
-from triton_regressors.contribution_game import OUTPUT
 from triton_regressors.kernels.format.columns_digest import COLUMNS_DIGEST
 
 T = TypeVar("T")
@@ -112,19 +111,19 @@ class RequestFlows:
         game, widths = known.explained(), dict(known.widths)
         X, rows, before = X if isinstance(X, Mapping) else as_frame(X), None, None
         if where is not None:
-            condition = Condition.parse(where, {name: width for name, width in widths.items() if name != OUTPUT})
+            condition = Condition.parse(where, {name: widths[name] for name in widths if name not in game.outputs})
             before, found, _, _ = yield from self._infer(model, X, (condition.output,), version)
             (rows,) = np.nonzero(condition.holds(found[condition.output]))
             X = some_rows(X, rows)
         if before is not None and rows is not None and not len(rows):
-            origin, found = before, {name: np.empty((0, widths[name]), np.float32) for name in (Y, OUTPUT)}
+            origin, found = before, {name: np.empty((0, widths[name]), np.float32) for name in (Y, *game.outputs)}
         else:
-            origin, found, _, _ = yield from self._infer(model, X, (Y, OUTPUT), version)
+            origin, found, _, _ = yield from self._infer(model, X, (Y, *game.outputs), version)
         if self._known[model].game != known.game or (before and before[0] != origin[0]):
             raise ServerUnavailable(f"Model '{model}' was loaded again during the request; send the table again.")
         rows = np.arange(len(found[Y])) if rows is None else rows
         cells = known.cells(X, game)
-        return Contributions.of(model, str(origin[0]), game, found[OUTPUT], found[Y], cells, rows)
+        return Contributions.of(model, str(origin[0]), game, found, found[Y], cells, rows)
 
     def _one(self, call: Call[T], model: str) -> RequestFlow[T]:
         """Send one request about a model."""

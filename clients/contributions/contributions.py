@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from triton_regressors.clients.contributions.page import fragment
 from triton_regressors.clients.contributions.target import Target, cell_numbers, plain
 from triton_regressors.clients.contributions.text import mean_lines, row_lines
 from triton_regressors.clients.errors import ServerFault
-from triton_regressors.contribution_game import OUTPUT, Game
+from triton_regressors.contribution_game import ERROR, OUTPUT, Game
 from triton_regressors.errors import MissingExtra
 
 
@@ -33,7 +34,8 @@ class Contributions:
     model, version: who answered. values: float32 `[rows, columns]`, or `[rows, columns, targets]` with several targets.
     base_values: float32 `[rows]` or `[rows, targets]`, the mean answer of the game. predictions: y of the same request,
     in the same shape. data: the cells of the rows, an object array `[rows, columns]`. rows: their places in the table
-    that was asked for. told: the game, and the names of the columns.
+    that was asked for. told: the game, and the names of the columns. errors: the standard errors of estimated values,
+    in their shape; None: the values are exact.
     """
 
     model: str
@@ -44,6 +46,7 @@ class Contributions:
     data: np.ndarray
     rows: np.ndarray
     told: Game
+    errors: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -51,27 +54,33 @@ class Contributions:
         model: str,
         version: str,
         told: Game,
-        answers: np.ndarray,
+        answers: Mapping[str, np.ndarray],
         y: np.ndarray,
         data: np.ndarray,
         rows: np.ndarray,
     ) -> Contributions:
-        """Return the contributions in the outputs `contributions` and `y`, each `[rows, width]`.
+        """Return the contributions in the outputs `told.outputs` and `y`, each `[rows, width]`.
 
         Raises:
-            ServerFault: the width of the output is not that of the columns and the base.
+            ServerFault: the width of an output is not that of the columns and the base.
         """
         each, targets = len(told.columns) + 1, y.shape[1]
-        if answers.shape[1] != targets * each:
-            raise ServerFault(
-                f"Model '{model}' answered output '{OUTPUT}' with {answers.shape[1]} numbers a row; "
-                f"{len(told.columns)} columns and the base, for {targets} targets, are {targets * each}."
-            )
-        parts = answers.reshape(len(answers), targets, each).transpose(0, 2, 1)  # [rows, columns + 1, targets]
-        values, base = np.ascontiguousarray(parts[:, :-1]), np.ascontiguousarray(parts[:, -1])
-        if targets == 1:
-            values, base, y = values[:, :, 0], base[:, 0], y[:, 0]
-        return cls(model, version, values, base, y, data, rows, told)
+
+        def parts(output: str) -> tuple[np.ndarray, np.ndarray]:
+            """Return the numbers of the columns and of the base; without the axis of targets if there is one."""
+            found = answers[output]
+            if found.shape[1] != targets * each:
+                raise ServerFault(
+                    f"Model '{model}' answered output '{output}' with {found.shape[1]} numbers a row; "
+                    f"{len(told.columns)} columns and the base, for {targets} targets, are {targets * each}."
+                )
+            whole = found.reshape(len(found), targets, each).transpose(0, 2, 1)  # [rows, columns + 1, targets]
+            whole = whole[:, :, 0] if targets == 1 else whole
+            return np.ascontiguousarray(whole[:, :-1]), np.ascontiguousarray(whole[:, -1])
+
+        values, base = parts(OUTPUT)
+        errors = parts(ERROR)[0] if told.permutations else None
+        return cls(model, version, values, base, y[:, 0] if targets == 1 else y, data, rows, told, errors)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -107,6 +116,7 @@ class Contributions:
                 self.data,
                 self.rows,
                 self.links,
+                None if self.errors is None else self.errors[place],
             )
             for number, place in enumerate(places)
         ]
@@ -115,7 +125,7 @@ class Contributions:
         """Return shap's own `Explanation` of these numbers, in float64.
 
         Its `data` are numbers, which shap's colours need: strings and dates are numbered in their order, and a missing
-        one is NaN; `display_data` are the cells.
+        one is NaN; `display_data` are the cells. `error_std` are the standard errors of estimated values.
 
         Raises:
             MissingExtra: shap is not installed.
@@ -134,6 +144,7 @@ class Contributions:
             display_data=self.data,
             feature_names=list(self.columns),
             output_names=outputs,
+            error_std=None if self.errors is None else self.errors.astype(np.float64),
         )
 
     @property  # type: ignore[misc]

@@ -34,13 +34,15 @@ PERCENTILES = (5, 95)
 def waterfall(target: Target, row: int) -> str:
     """Return the way from the base to the row's answer, column by column in the order of their size."""
     parts, at = list(target.parts(row, MOST)), float(target.base[row])
-    steps = np.cumsum([at, *(value for _, _, value in parts)])
-    scale = _Scale(steps, 0.14)
+    steps = np.cumsum([at, *(value for _, _, value, _ in parts)])
+    scale = _Scale(steps, 0.14 if target.errors is None else 0.26)  # labels with errors are longer
     drawn = [_line_name(0, "base"), *_mark(scale(at), 0, shown_number(at))]
-    for place, ((name, cell, value), start, stop) in enumerate(zip(parts, steps[:-1], steps[1:], strict=True), 1):
+    for place, (part, start, stop) in enumerate(zip(parts, steps[:-1], steps[1:], strict=True), 1):
+        name, cell, value, error = part
         drawn += [_line_name(place, f"{name} = {cell}" if cell else name), _arrow(scale(start), scale(stop), place)]
         ahead = value >= 0
-        drawn.append(_text(scale(stop) + (6 if ahead else -6), place, signed(value), "start" if ahead else "end"))
+        label = f"{signed(value)} {error}".rstrip()
+        drawn.append(_text(scale(stop) + (6 if ahead else -6), place, label, "start" if ahead else "end"))
         drawn.append(_guide(scale(stop), place))
     last, sums = len(parts) + 1, "sum" if target.links else target.name
     drawn += [_line_name(last, sums), *_mark(scale(steps[-1]), last, shown_number(target.total(row)))]

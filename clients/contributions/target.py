@@ -19,7 +19,8 @@ class Target:
     """The contributions to one target.
 
     name: "y", or "y_0" of several. columns: their names. values: `[rows, columns]`. base, predictions: `[rows]`. cells:
-    `[rows, columns]`. rows: the place of each row in the user's table. links: see `Game`.
+    `[rows, columns]`. rows: the place of each row in the user's table. links: see `Game`. errors: the standard errors
+    of the values, None if they are exact.
     """
 
     name: str
@@ -30,16 +31,21 @@ class Target:
     cells: np.ndarray
     rows: np.ndarray
     links: tuple[str, ...]
+    errors: np.ndarray | None = None
 
-    def parts(self, row: int, most: int) -> Iterator[tuple[str, str, float]]:
-        """Yield name, cell and contribution of a row's columns by size; those beyond `most` lines are one sum."""
+    def parts(self, row: int, most: int) -> Iterator[tuple[str, str, float, str]]:
+        """Yield name, cell, contribution and its error in words of a row's columns, by size.
+
+        Those beyond `most` lines are one sum, without an error. The error of an exact value is "".
+        """
         order = np.argsort(-np.abs(self.values[row]), kind="stable")
         shown = order if len(order) <= most else order[: most - 1]
         for column in shown:
-            yield self.columns[column], shown_cell(self.cells[row, column]), float(self.values[row, column])
+            error = "" if self.errors is None else f"±{self.errors[row, column]:.2g}"
+            yield self.columns[column], shown_cell(self.cells[row, column]), float(self.values[row, column]), error
         if len(shown) < len(order):
             rest = order[len(shown) :]
-            yield f"{len(rest):,} other columns", "", float(self.values[row, rest].sum(dtype=np.float64))
+            yield f"{len(rest):,} other columns", "", float(self.values[row, rest].sum(dtype=np.float64)), ""
 
     def means(self, most: int) -> Iterator[tuple[str, float]]:
         """Yield each column's name and the mean size of its contributions, by size; the rest is one sum of means."""

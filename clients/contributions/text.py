@@ -16,11 +16,11 @@ UP, DOWN = "█", "▒"
 
 
 def row_lines(target: Target, row: int, most: int = MOST) -> list[str]:
-    """Return the lines of a row: its answer, what each column adds to it, and the base."""
+    """Return the lines of a row: its answer, what each column adds to it, with its error if estimated, and the base."""
     parts = list(target.parts(row, most))
-    cells = [(name, cell, signed(value)) for name, cell, value in parts]
-    bars = _bars([value for _, _, value in parts])
-    lines = _aligned([*cells, ("base", "", shown_number(float(target.base[row])))], [*bars, ""])
+    cells = [(name, cell, signed(value), error) for name, cell, value, error in parts]
+    bars = _bars([value for _, _, value, _ in parts])
+    lines = _aligned([*cells, ("base", "", shown_number(float(target.base[row])), "")], [*bars, ""])
     return ["", f"row {target.rows[row]:,}: {target.answer(row)}", *lines]
 
 
@@ -50,6 +50,6 @@ def _aligned(rows: Sequence[tuple[str, ...]], bars: Sequence[str]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     lines = []
     for (name, *rest), bar in zip(short, bars, strict=True):
-        cells = [cell.rjust(wide) for cell, wide in zip(rest, widths[1:], strict=True)]
+        cells = [cell.rjust(wide) for cell, wide in zip(rest, widths[1:], strict=True) if wide]
         lines.append("  ".join(["", name.ljust(widths[0]), *cells, bar]).rstrip())
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from triton_regressors.exporter.contributions.coalitions import shapley_values
 from triton_regressors.exporter.contributions.covers import covers_of
 from triton_regressors.exporter.contributions.game import GAMES, Game, add_contributions
 from triton_regressors.exporter.contributions.margin import MARGIN
+from triton_regressors.exporter.contributions.permutations import check_permutations
 from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.contributions.values import Values
 from triton_regressors.exporter.errors import ExportError
@@ -48,31 +50,35 @@ deviations; a margin that is summed in float32, or of rounded sums, has its own 
 
 @dataclass(frozen=True)
 class Question:
-    """The contributions that an export asks for: the game, and rows of the background as `predict` takes them."""
+    """The contributions that an export asks for.
+
+    They are those of a game, with rows of the background as `predict` takes them, and the number of orders for values
+    that are estimated.
+    """
 
     game: str
-    background: Any | None
+    background: Any | None = None
+    permutations: int | None = None
 
     @staticmethod
-    def checked(contributions: Any, background: Any, sample: Any) -> Question | None:
+    def checked(contributions: Any, background: Any, permutations: Any, sample: Any) -> Question | None:
         """Return the question of the arguments of an export, or None; raise `ExportError` for arguments that misfit."""
-        if contributions is None:
-            if background is not None:
-                raise ExportError(f'background goes with contributions="{BACKGROUND}".')
-            return None
-        if contributions not in GAMES:
+        if contributions is not None and contributions not in GAMES:
             raise ExportError(f"contributions must be one of {', '.join(GAMES)}, not {contributions!r}.")
         if contributions != BACKGROUND:
-            if background is not None:
-                raise ExportError(f'background goes with contributions="{BACKGROUND}", not {contributions!r}.')
-            return Question(contributions, None)
+            instead = "" if contributions is None else f", not {contributions!r}"
+            for name, given in (("background", background), ("permutations", permutations)):
+                if given is not None:
+                    raise ExportError(f'{name} goes with contributions="{BACKGROUND}"{instead}.')
+            return None if contributions is None else Question(contributions)
+        check_permutations(permutations)
         rows = sample if background is None else background
         if rows is None:
             raise ExportError(
                 f'contributions="{BACKGROUND}" compares rows with a background: give background, rows as predict takes '
                 "them, or a sample."
             )
-        return Question(contributions, rows)
+        return Question(contributions, rows, permutations)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Contributions:
     columns: int
 
     def add(self, plan: Plan) -> Plan:
-        """Return the plan with the output `contributions`; its other outputs keep their steps."""
+        """Return the plan with the outputs of the contributions; its other outputs keep their steps."""
         return add_contributions(plan, self.plan)
 
     def answer(self, compared: Compared) -> tuple[Compared, ContributionsReport]:
@@ -115,15 +121,17 @@ class Contributions:
 
         A column that adds nothing has contributions of rounding errors alone, whose spread is no unit.
         """
-        scales = {**sample.scales, OUTPUT: np.repeat(unit, self.columns + 1)}
-        found = {OUTPUT: _value(self.derived, self.derived.outputs[OUTPUT], sample.X[: self._rows])}
+        X, outputs = sample.X[: self._rows], self.derived.outputs
+        scales = {**sample.scales, **dict.fromkeys(outputs, np.repeat(unit, self.columns + 1))}
+        found = dict(zip(outputs, _values(self.derived, tuple(outputs.values()), X), strict=True))
         return dataclasses.replace(
             sample, expected={**sample.expected, **found}, rounded={**sample.rounded, **found}, scales=scales
         )
 
     def _margin(self, X: np.ndarray) -> np.ndarray:
         """Return the margin of rows, float64 `[rows, targets]`."""
-        return _value(self.game.margin, self.game.margin.outputs[MARGIN], X, served=True)
+        (found,) = _values(self.game.margin, (self.game.margin.outputs[MARGIN],), X, served=True)
+        return found
 
     def _report(self, X: np.ndarray, found: np.ndarray, unit: np.ndarray) -> ContributionsReport:
         """Compare exact contributions of the first rows with the margin, and some with the definition."""
@@ -141,12 +149,13 @@ class Contributions:
         count = 0 if background is None else len(background)
         few = 0 if background is None else MOST_EVALUATIONS // (2 ** min(columns, 64) * count)
         few = min(few, DEFINED_ROWS, rows)
-        if background is not None and few:
+        if background is not None and few and not self.game.permutations:
             defined = shapley_values(self._margin, X[:few], background, self.players, columns)
             missed = np.abs(exact[:few] - defined.reshape(few, targets, -1))
             definition = error(missed.max(axis=2), "Shapley's definition")
         name = PATH if background is None else BACKGROUND
-        return ContributionsReport(name, count, self.game.links, rows, additivity, definition)
+        cost = self.game.players, self.game.permutations, evaluations(self.derived)
+        return ContributionsReport(name, count, self.game.links, rows, additivity, definition, *cost)
 
 
 def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: Asked) -> Contributions:
@@ -169,7 +178,7 @@ def find_contributions(question: Question, plan: Plan, lowered: Lowered, asked: 
             raise ExportError(f"{THE_BACKGROUND} has no rows.")
         _check_answered(oracle, table)
     players, columns = players_of_inputs(inputs), inputs.n_given
-    game = Game(plan, players, columns, background, lambda step: covers_of(step, lowered))
+    game = Game(plan, players, columns, background, lambda step: covers_of(step, lowered), question.permutations)
     try:
         derived = game.contributions()
     except ExportError as error:
@@ -200,7 +209,10 @@ def _rounding(margin: Plan) -> float:
     return terms * 2.0**-24
 
 
-def _value(plan: Plan, value: str, X: np.ndarray, *, served: bool = False) -> np.ndarray:
-    """Return a value of a plan for rows, float64, some rows at a time."""
-    parts = [X[first : first + ROWS_AT_ONCE] for first in range(0, max(len(X), 1), ROWS_AT_ONCE)]
-    return np.concatenate([Values(plan.steps, part.astype(plan.dtype), served=served)[value] for part in parts])
+def _values(plan: Plan, names: Sequence[str], X: np.ndarray, *, served: bool = False) -> list[np.ndarray]:
+    """Return values of a plan for rows, float64, some rows at a time."""
+    parts = []
+    for first in range(0, max(len(X), 1), ROWS_AT_ONCE):
+        values = Values(plan.steps, X[first : first + ROWS_AT_ONCE].astype(plan.dtype), served=served)
+        parts.append([values[name] for name in names])
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]

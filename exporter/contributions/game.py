@@ -9,19 +9,23 @@ The Shapley value of a sum is the sum of the Shapley values. A value that depend
 `products.py`, `points.py`. The mean margin of the background rows is the base. In the path-dependent game, which is
 defined for trees alone, a tree's own training covers take the place of background rows.
 
+What is left is computed by Shapley's definition on all coalitions, or where these are too many on those of some orders
+of the columns, with the standard errors as an output of their own.
+
 The output is `[rows, targets · (columns + 1)]`, target after target; the base comes after the columns of a target.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from triton_regressors.contribution_game import BACKGROUND, OUTPUT, PATH
+from triton_regressors.contribution_game import BACKGROUND, ERROR, OUTPUT, PATH
 from triton_regressors.exporter.contributions.coalitions import definition_weights
 from triton_regressors.exporter.contributions.margin import MARGIN, margin_of
+from triton_regressors.exporter.contributions.permutations import draw_orders, joins, number_of_orders
 from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL, players_of_values
 from triton_regressors.exporter.contributions.points import point_contributions
 from triton_regressors.exporter.contributions.products import product_contributions
@@ -38,22 +42,29 @@ from triton_regressors.kernels.ops.columns.lookup import Lookup
 from triton_regressors.kernels.ops.columns.scale import Scale
 from triton_regressors.kernels.ops.columns.slice import Slice
 from triton_regressors.kernels.ops.games.coalitions import Coalitions
+from triton_regressors.kernels.ops.games.launch import BATCH_EVALUATIONS
+from triton_regressors.kernels.ops.games.orders import Orders
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
+from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 
-MOST_COLUMNS = 12
-"""The most columns whose coalitions are all computed."""
-
 GAMES = (BACKGROUND, PATH)
 """The games. `background`: columns that do not take part have the numbers of background rows (Štrumbelj and Kononenko
 2014; Janzing, Minorics and Blöbaum 2020). `path`: a tree takes the mean over both children there, weighted by their
 training rows (Lundberg et al., From local explanations to global understanding with explainable AI for trees, 2020)."""
+
+PATH_TREES = {
+    "linear_leaves": "with numbers in their leaves",
+    "tree_ensemble": "that read columns of the table",
+    "symmetric_trees": "that read columns of the table",
+}
+"""The trees that the game `path` is defined for, by the operation that is none of them."""
 
 
 def no_covers(step: Step) -> np.ndarray:
@@ -64,7 +75,9 @@ def no_covers(step: Step) -> np.ndarray:
 class Game:
     """The terms of a plan's margin, and the steps that answer their contributions.
 
-    `margin` is the plan of the margin, and `links` are the functions that make the answer of it.
+    `margin` is the plan of the margin, and `links` are the functions that make the answer of it. `players` is the
+    number of columns whose coalitions `contributions` computes, 0 if it computes none, and `permutations` the number of
+    orders from which it estimates a part of the values, 0 if all are exact.
     """
 
     def __init__(
@@ -74,6 +87,7 @@ class Game:
         columns: int,
         background: np.ndarray | None,
         covers: Callable[[Step], np.ndarray] = no_covers,
+        permutations: int | None = None,
     ) -> None:
         """Take a plan.
 
@@ -83,7 +97,9 @@ class Game:
             columns: the number of columns of the table.
             background: rows of the matrix in that dtype, or None for the path-dependent game.
             covers: returns the training covers of a step's trees, for the path-dependent game.
+            permutations: the number of orders for values that are estimated; None: see `number_of_orders`.
         """
+        self._asked, self.players, self.permutations = permutations, 0, 0
         self._plan, self._columns, self._covers = plan, columns, covers
         self.margin, self.links = margin_of(plan)
         self._widths, self._players = self.margin.widths(), players_of_values(self.margin, of_input)
@@ -100,9 +116,10 @@ class Game:
         self._rounded: dict[str, np.ndarray] = {}
         self._steps: list[Step] = []
         self._parts: list[str] = []
+        self._errors: dict[str, str] = {}
 
     def contributions(self) -> Plan:
-        """Return the plan whose only output is the contributions.
+        """Return the plan whose output is the contributions; with their standard errors, if some are estimated.
 
         Raises:
             ExportError: a term has no exact form.
@@ -134,8 +151,9 @@ class Game:
             some, self._parts = self._parts[:MAX_INPUTS], self._parts[MAX_INPUTS:]
             self._add_part(Combine("sum", (1.0,) * len(some)), *some)
         steps = (*self.margin.steps, *self._steps)
-        found = Plan(self._plan.n_features, steps, {OUTPUT: self._parts[0]}, self._plan.dtype)
-        return found.with_steps(found.steps_for([OUTPUT]))
+        outputs = {OUTPUT: self._parts[0], **self._errors}
+        found = Plan(self._plan.n_features, steps, outputs, self._plan.dtype)
+        return found.with_steps(found.steps_for(list(outputs)))
 
     def rounding(self, X: np.ndarray) -> float:
         """Return the most that a sum of contributions can differ from the margin because numbers are rounded.
@@ -212,16 +230,17 @@ class Game:
     def _add_to_trees(self) -> bool:
         """Add the intercept, which is one of bases alone, to the base of trees; return whether there are some."""
         for place, step in enumerate(self._steps):
-            if isinstance(step.operation, TreeContributions):
+            if isinstance(step.operation, BackgroundContributions | TreeContributions):
                 base = step.operation.base + self._intercept.reshape(self.targets, -1)[:, -1]
                 self._steps[place] = dataclasses.replace(step, operation=dataclasses.replace(step.operation, base=base))
                 return True
         return False
 
-    def _check_background(self) -> None:
-        """Raise `ExportError` in the game that is not defined here."""
+    def _check_background(self, kinds: Collection[str] = ()) -> None:
+        """Raise `ExportError` in the game that is not defined here, for operations of these kinds."""
         if self._whose == PATH:
-            raise ExportError(f"the game '{PATH}' is defined for trees alone; '{BACKGROUND}' is for every model")
+            trees = next((f"trees {which}" for kind, which in PATH_TREES.items() if kind in kinds), "trees")
+            raise ExportError(f"the game '{PATH}' is defined for {trees} alone; '{BACKGROUND}' is for every model")
 
     def _pass_on(self, value: str, weight: np.ndarray) -> None:
         """Add weights of a value's columns."""
@@ -298,7 +317,7 @@ class Game:
         try:
             found = tree_contributions(operation, values, np.maximum(players, NOBODY), self._columns, **game)
         except ExportError:  # leaves of too many columns
-            if self._whose == PATH or len(self._active) > MOST_COLUMNS:
+            if self._whose == PATH:
                 raise
             self._rest[step.output] = weight
         else:
@@ -319,38 +338,58 @@ class Game:
             self._add_part(found, value)
 
     def _add_rest(self) -> None:
-        """Add the terms that have no other form, by Shapley's definition over all coalitions."""
-        self._check_background()
+        """Add the terms that have no other form, by all coalitions or by those of some orders."""
         names = tuple(self._rest)
+        kinds = sorted({self._maker(name).kind() for name in names})
+        self._check_background(kinds)
         steps = [*self.margin.steps, Step(Concatenate(), names, "side by side")]
         contraction = Affine(np.concatenate([self._rest[name] for name in names]), np.zeros(self.targets))
         steps.append(Step(contraction, ("side by side",), MARGIN))
         whole = Plan(self._plan.n_features, tuple(steps), {MARGIN: MARGIN}, self._plan.dtype)
         rest = fuse(whole.with_steps(whole.steps_for([MARGIN])))
-        of_input, active = self._players[INPUT], self._active
+        of_input = self._players[INPUT]
+        active = sorted(set(of_input.tolist()) - {NOBODY})
         if SEVERAL in active:
             raise ExportError("a number that own code makes of several columns of strings belongs to no column")
-        if len(active) > MOST_COLUMNS:
-            kinds = ", ".join(sorted({self._maker(name).kind() for name in names}))
+        self.players, self.permutations = len(active), number_of_orders(len(active), self._asked)
+        if self.permutations:
+            taken, *joined = joins(draw_orders(len(active), self.permutations))
+        else:
+            taken = (np.arange(2 ** len(active))[:, None] >> np.arange(len(active))) & 1  # [coalitions, players]
+        background = self._values[INPUT].astype(self._plan.dtype)
+        if (cost := len(taken) * len(background)) > BATCH_EVALUATIONS:
             raise ExportError(
-                f"{kinds} has no closed form, and {len(active)} columns have {2 ** len(active):,} coalitions; at most "
-                f"{MOST_COLUMNS} columns are computed by the definition"
+                f"{', '.join(kinds)} has no closed form, and to explain a row by {len(taken):,} coalitions × "
+                f"{len(background):,} background rows takes {cost:,} answers of the model; at most "
+                f"{BATCH_EVALUATIONS:,} are computed, so give fewer background rows or permutations"
             )
-        taken = (np.arange(2 ** len(active))[:, None] >> np.arange(len(active))) & 1  # [coalitions, players]
         of_columns = np.zeros((len(taken), self._plan.n_features), dtype=np.uint8)
         for place, player in enumerate(active):
             of_columns[:, of_input == player] = taken[:, [place]]
-        value = self._add(Coalitions.of_plan(rest, self._values[INPUT].astype(self._plan.dtype), of_columns), INPUT)
+        value = self._add(Coalitions.of_plan(rest, background, of_columns), INPUT)
+        if self.permutations:
+            self._add_orders(value, active, *joined)
+            return
         weight = np.zeros((len(taken), self.targets, self.targets, self._columns + 1))
         for target in range(self.targets):
             weight[0, target, target, -1] = 1.0
             weight[:, target, target, active] = definition_weights(taken)
         self._contract(value, weight.reshape(-1, self._width))
 
-    @property
-    def _active(self) -> list[int]:
-        """The players of the columns of the matrix."""
-        return sorted(set(self._players[INPUT].tolist()) - {NOBODY})
+    def _add_orders(self, worths: str, active: list[int], before: np.ndarray, after: np.ndarray) -> None:
+        """Add the means of what the active players add in each order, `[orders, players]`, and their errors.
+
+        The base is a player that joins nothing, −1, and makes the coalition of nobody of it, which is number 0. Players
+        that are not active change nothing.
+        """
+        found = []
+        for numbers, base in ((before, -1), (after, 0)):
+            whole = np.zeros((len(numbers), self._columns + 1), dtype=np.int32)
+            whole[:, active], whole[:, -1] = numbers, base
+            found.append(whole.reshape(-1, 2, self._columns + 1))
+        both = self._add(Orders(found[0], found[1], self.targets), worths)
+        self._add_part(Slice(0, self._width), both)
+        self._errors[ERROR] = self._add(Slice(self._width, self._width), both)
 
     def _maker(self, value: str) -> Operation:
         """Return the operation that makes a value of the margin's plan."""
@@ -380,7 +419,7 @@ def _scattered(weight: np.ndarray, places: np.ndarray, width: int) -> np.ndarray
 
 
 def add_contributions(plan: Plan, contributions: Plan) -> Plan:
-    """Return a plan with the output of another beside its own, whose steps stay as they are."""
+    """Return a plan with the outputs of another beside its own, whose steps stay as they are."""
 
     def renamed(name: str) -> str:
         return name if name == INPUT else f"{OUTPUT}: {name}"
@@ -388,5 +427,6 @@ def add_contributions(plan: Plan, contributions: Plan) -> Plan:
     steps = [
         Step(step.operation, tuple(map(renamed, step.inputs)), renamed(step.output)) for step in contributions.steps
     ]
-    outputs: Mapping[str, str] = {**plan.outputs, OUTPUT: renamed(contributions.outputs[OUTPUT])}
+    more = {name: renamed(value) for name, value in contributions.outputs.items()}
+    outputs: Mapping[str, str] = {**plan.outputs, **more}
     return Plan(plan.n_features, (*plan.steps, *steps), outputs, plan.dtype)

@@ -11,7 +11,7 @@ of each pattern of met conditions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from triton_regressors.exporter.contributions.conditions import Conditions, chan
 from triton_regressors.exporter.contributions.leaf_tables import MOST_PLAYERS
 from triton_regressors.exporter.contributions.parts import Leaves, tables_of_parts
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
 from triton_regressors.kernels.ops.trees.leaf_patterns import Terms
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT, leaf_starts
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
@@ -74,7 +75,7 @@ def tree_contributions(
     *,
     background: np.ndarray | None = None,
     cover: np.ndarray | None = None,
-) -> TreeContributions | PathContributions:
+) -> TreeContributions | BackgroundContributions | PathContributions:
     """Return the operation that answers the Shapley values of a table's columns for the sum of trees.
 
     A constant has the same value in all rows. In the interventional game it keeps the one of each background row, and
@@ -107,20 +108,24 @@ def tree_contributions(
     path = None if cover is None else _by_paths(trees, centred, values, owner, columns, cover)
     if path is not None:
         depth = path.players_of_leaves()
-        if _fault(depth, values.shape[1]):
-            if depth.max() > PathContributions.MOST:
-                raise ExportError(
-                    f"a leaf of the trees depends on {depth.max()} columns, and contributions are answered for at most "
-                    f"{PathContributions.MOST}"
-                )
+        if not _fit_tables(depth, values.shape[1]):
+            _check_depth(depth, PathContributions.MOST)
             return path
     conditions = conditions_above(trees, owner, nodes, cover)
     named = conditions.first & (conditions.player < columns)
     depth = np.bincount(conditions.end[named], minlength=len(values))
     common: dict[str, Any] = {"columns": columns, "rounding": trees.rounding}
+    if background is not None and not _fit_tables(depth, values.shape[1]):
+        _check_depth(depth, BackgroundContributions.MOST)
+        kept = np.flatnonzero((depth > 0) & centred.any(axis=1))
+        kept = kept[np.argsort(depth[kept], kind="stable")]
+        found = _of_each_row(conditions, depth, background, trees.rounding)
+        common["base"] = found.reached @ values
+        starts, pairs = found.of_leaves(kept)
+        fields = _fields_of_leaves(conditions, kept, columns)
+        rows = {"starts": starts, "unmet": found.unmet[pairs], "counts": found.counts[pairs], "rows": len(background)}
+        return BackgroundContributions(**common, **fields, values=centred[kept], **rows)
     if background is not None:
-        if fault := _fault(depth, values.shape[1]):
-            raise ExportError(f"{fault}; limit the depth of the trees, or choose 'path'")
         chance, starts = _of_rows(conditions, depth, background, trees.rounding)
         common["base"] = chance[starts[:-1]] @ values
     else:
@@ -173,18 +178,83 @@ def _by_paths(
     )
 
 
-def _fault(depth: np.ndarray, targets: int) -> str:
-    """Return why there can be no tables of leaves of so many players, or nothing if there can."""
-    most = int(depth.max(initial=0))
-    if most > MOST_PLAYERS:
-        return f"a leaf of the trees depends on {most} columns, with a background on at most {MOST_PLAYERS}"
-    size = 8 * targets * int((depth << depth).sum())
-    if size > LARGEST_TABLE:
-        return (
-            f"the contributions of {len(depth):,} leaves of up to {most} columns would take {size / 2**30:.1f} GiB; "
-            f"the most is {LARGEST_TABLE / 2**30:g} GiB"
+def _check_depth(depth: np.ndarray, most: int) -> None:
+    """Raise `ExportError` if a leaf has more players than an operation takes."""
+    if (deepest := int(depth.max(initial=0))) > most:
+        raise ExportError(
+            f"a leaf of the trees depends on {deepest} columns, and contributions are answered for at most {most}"
         )
-    return ""
+
+
+def _fields_of_leaves(conditions: Conditions, kept: np.ndarray, columns: int) -> dict[str, Any]:
+    """Return the fields of `LeafPatterns` that say what some leaves ask for, each of them being a part."""
+    place = np.full(int(conditions.end.max(initial=-1)) + 1, -1)
+    place[kept] = np.arange(len(kept))
+    asks = np.flatnonzero((conditions.player < columns) & (place[conditions.end] >= 0))
+    part, slot = place[conditions.end[asks]], conditions.slot[asks]
+    asked = asked_of(conditions.terms, part, slot, asks, len(kept))
+    players = np.full((len(kept), asked["asked"].shape[1]), columns, dtype=np.int32)
+    players[part, slot] = conditions.player[asks]
+    return {**asked, "players": players}
+
+
+def _fit_tables(depth: np.ndarray, targets: int) -> bool:
+    """Return whether there can be tables of leaves of so many players."""
+    few = int(depth.max(initial=0)) <= MOST_PLAYERS
+    return few and 8 * targets * int((depth << depth).sum()) <= LARGEST_TABLE
+
+
+class _Patterns(NamedTuple):
+    """The patterns of background rows at each leaf, those of a leaf in ascending order, without rows that miss it."""
+
+    starts: np.ndarray  # int64 [leaves + 1], the first pattern of each leaf, and their number
+    unmet: np.ndarray  # int64 [patterns], a bit for each player that does not meet its conditions
+    counts: np.ndarray  # int32 [patterns], of background rows
+    reached: np.ndarray  # float64 [leaves], the share of background rows that reach a leaf
+
+    def of_leaves(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the patterns of some leaves start, side by side, and the numbers of these patterns."""
+        first, size = self.starts[kept], np.diff(self.starts)[kept]
+        starts = np.append(0, size.cumsum())
+        return starts, np.repeat(first - starts[:-1], size) + np.arange(starts[-1])
+
+
+def _of_each_row(conditions: Conditions, depth: np.ndarray, background: np.ndarray, rounding: str) -> _Patterns:
+    """Return the patterns that background rows have; rows whose constants do not meet a leaf never reach it.
+
+    Raises:
+        ExportError: they take too much memory.
+    """
+    rows, leaves = len(background), len(depth)
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    reached, size = np.zeros(leaves), 0
+    bounds = np.searchsorted(conditions.end, np.arange(leaves + 1))
+    at_once = max(PATTERNS_AT_ONCE // (rows * max(int(np.diff(bounds).max(initial=0)), 1)), 1)
+    for start in range(0, leaves, at_once):
+        stop = min(start + at_once, leaves)
+        asks = slice(bounds[start], bounds[stop])
+        pattern = np.zeros((stop - start, rows), dtype=np.int64)
+        arrays = {name: array[asks] for name, array in conditions.terms._asdict().items() if name != "sets"}
+        terms = Terms.of(*conditions.terms._replace(**arrays), rounding)
+        unmet = terms.met(torch.from_numpy(background).to(terms.upper.dtype)).numpy() ^ 1
+        own = conditions.end[asks] - start
+        np.bitwise_or.at(pattern, own, unmet.astype(np.int64) << conditions.slot[asks, None])
+        reached[start:stop] = (pattern == 0).mean(axis=1)
+        leaf, row = np.nonzero(pattern >> depth[start:stop, None] == 0)
+        keys = np.stack([leaf + start, pattern[leaf, row]])
+        keys = keys[:, np.lexsort(keys[::-1])]
+        first = np.flatnonzero(changes(*keys))
+        counts = np.diff(np.append(first, keys.shape[1])).astype(np.int32)
+        found.append((*keys[:, first], counts))
+        size += 12 * len(first)
+        if size > LARGEST_TABLE:
+            raise ExportError(
+                f"the patterns of {rows:,} background rows at {leaves:,} leaves take more than "
+                f"{LARGEST_TABLE / 2**30:g} GiB; give fewer background rows"
+            )
+    leaf, patterns, counts = (np.concatenate(each) for each in zip(*found, strict=True))
+    starts = np.append(0, np.bincount(leaf, minlength=leaves).cumsum())
+    return _Patterns(starts, patterns, counts, reached)
 
 
 def _of_rows(

@@ -20,6 +20,7 @@ from triton_regressors.kernels.format.columns_digest import ANSWERS_COLUMN, CATE
 from triton_regressors.kernels.format.inputs import INTEGERS, MAX_STRING_BYTES, ONLY_CPU_INPUTS, Inputs
 from triton_regressors.kernels.format.member_tensors import joined, tensors_in_place
 from triton_regressors.kernels.ops.games.coalitions import evaluations
+from triton_regressors.kernels.ops.games.launch import BATCH_EVALUATIONS
 from triton_regressors.kernels.plan.plan import Plan
 from triton_regressors.kernels.serving.observer import DEFAULT_MODE, MODES
 from triton_regressors.model_config import sent_inputs
@@ -37,8 +38,6 @@ DATA_TYPES = {
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU"}
 DEFAULT_MAX_BATCH_SIZE = 4096
 
-BATCH_EVALUATIONS = 2**24
-"""The most rows for which a plan is computed, for all coalitions of a batch's rows, if it explains answers that way."""
 STAGED_NUMBERS = 2**24
 
 

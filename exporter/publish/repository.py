@@ -72,11 +72,17 @@ def check_target(
         raise ExportError(f"{directory} exists and is not an entry (it has no config.pbtxt); choose another name.")
     config, mine = _read_config(directory), make_config(name, inputs, outputs, ServingOptions(), feature_names)
     named = all("columns" in either.parameters for either in (config, mine))
-    existing, new = _interface(config, named), _interface(mine, named)
-    if existing != new:
+    (given, answered), (new_given, new_answered) = _interface(config, named), _interface(mine, named)
+    if given != new_given:
         raise ExportError(
-            f"The entry '{name}' exists with {existing}, and this model has {new}; a new version must keep the "
-            "interface, so choose another name."
+            f"The entry '{name}' exists with {given} and {answered}, and this model has {new_given} and "
+            f"{new_answered}; a new version must keep the interface, so choose another name."
+        )
+    if answered != new_answered:
+        raise ExportError(
+            f"The entry '{name}' exists with {answered}, and this model has {new_answered}; a new version must keep "
+            "the interface, because all versions share the outputs in config.pbtxt. Choose another name, export with "
+            f"the options of the versions before, or delete {directory} first."
         )
 
 
@@ -283,8 +289,8 @@ def _read_config(directory: Path) -> Any:
         raise ExportError(f"Cannot read {path}: {str(error).rstrip('.')}.") from None
 
 
-def _interface(config: Any, named: bool) -> str:
-    """Return the inputs and outputs that clients of a model depend on, in words, with column names if `named`.
+def _interface(config: Any, named: bool) -> tuple[str, str]:
+    """Return the inputs and the outputs that clients of a model depend on, in words, with column names if `named`.
 
     The tensors that a fleet's requests may have in place of others are not among them: no client must send them.
     """
@@ -294,4 +300,4 @@ def _interface(config: Any, named: bool) -> str:
     )
     outputs = ", ".join(f"{tensor.name} {list(tensor.dims)}" for tensor in config.output)
     columns = config.parameters[COLUMNS].string_value if named else ""
-    return f"input {inputs} {columns}".rstrip() + f" and output {outputs}"
+    return f"input {inputs} {columns}".rstrip(), f"output {outputs}"

@@ -48,6 +48,7 @@ FAMILIES = {
         "stacked_quadratic",
     ),
     "trees": (
+        "background_contributions",
         "linear_leaves",
         "path_contributions",
         "stacked_linear_leaves",
@@ -78,7 +79,7 @@ FAMILIES = {
         "stacked_squared_norm",
     ),
     "networks": ("dense_layers", "stacked_dense_layers"),
-    "games": ("coalitions",),
+    "games": ("coalitions", "orders"),
 }
 """The operations of each family, a folder."""
 

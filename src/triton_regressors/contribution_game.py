@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 OUTPUT = "contributions"
 """Name of the output, FP32 `[rows, targets · (columns + 1)]`: target after target, and of each target the base last."""
+ERROR = "contributions_error"
+"""Name of the output with the standard errors, in the places of `OUTPUT`, of an entry that estimates contributions."""
+OUTPUTS = (OUTPUT, ERROR)
 BASE = "base"
+_FIELDS = {OUTPUT: "contribution", ERROR: "contribution_error"}
 PARAMETER = "contributions"
 """Parameter of the configuration of a model with this output: the JSON of a `Game`."""
 PATH, BACKGROUND = "path", "background"
@@ -30,6 +34,8 @@ class Game:
     game: `PATH` or `BACKGROUND`. rows: the number of background rows, 0 for `PATH`. links: the functions that make the
     answer of the sum, the first one first, such as ("exp",). columns: the labels of the columns of the table, in the
     order of training, which is that of the contributions. places: the places among them of each input's columns.
+    permutations: the number of orders of the columns from which contributions are estimated, with the output `ERROR`; 0
+    for exact ones.
     """
 
     game: str
@@ -37,6 +43,7 @@ class Game:
     links: tuple[str, ...]
     columns: tuple[str, ...]
     places: Mapping[str, tuple[int, ...]]
+    permutations: int = 0
 
     @classmethod
     def of(cls, document: Document) -> Game | None:
@@ -45,7 +52,8 @@ class Game:
         if report is None:
             return None
         names = document.provenance.feature_names or [f"column {place}" for place in range(inputs.n_given)]
-        return cls(report.game, report.rows, report.links, tuple(names[: inputs.n_given]), inputs.columns())
+        columns = tuple(names[: inputs.n_given])
+        return cls(report.game, report.rows, report.links, columns, inputs.columns(), report.permutations)
 
     @classmethod
     def read(cls, text: str) -> Game:
@@ -54,7 +62,8 @@ class Game:
             told = json.loads(text)
             places = {str(name): tuple(map(int, found)) for name, found in told["places"].items()}
             links, columns = (tuple(map(str, told[name])) for name in ("links", "columns"))
-            return cls(str(told["game"]), int(told["rows"]), links, columns, places)
+            orders = int(told.get("permutations", 0))
+            return cls(str(told["game"]), int(told["rows"]), links, columns, places, orders)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError(f"{text!r} describes no contributions") from None
 
@@ -63,18 +72,25 @@ class Game:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs of the entry that belong to the contributions."""
+        return OUTPUTS if self.permutations else OUTPUTS[:1]
+
+    @property
     def meaning(self) -> str:
         """The meaning of the contributions, in a sentence."""
-        return meaning(self.game, self.rows, self.links)
+        return meaning(self.game, self.rows, self.links, self.permutations)
 
 
-def meaning(game: str, rows: int, links: tuple[str, ...]) -> str:
+def meaning(game: str, rows: int, links: tuple[str, ...], permutations: int = 0) -> str:
     """Return the meaning of the contributions of a game, in a sentence: which game, against what, and their sum."""
     against = {
         PATH: "in the path game, where the branches of a tree weigh as much as the training rows that took them",
         BACKGROUND: f"against {rows:,} background row{'s' * (rows != 1)}",
     }.get(game, f"in the game {game!r}")
     whole = f"what stands before {links[0]}, and y = {called('the sum', links)}" if links else "the answer"
+    if permutations:
+        against += f", estimated from {permutations:,} orders of the columns with the standard errors in '{ERROR}'"
     return (
         f"Shapley values of the columns of the table {against}; with the base, which is last, they add up to {whole}."
     )
@@ -95,7 +111,7 @@ def called(inner: str, links: tuple[str, ...]) -> str:
     return inner
 
 
-def field_names(columns: tuple[str, ...], targets: int) -> list[str]:
-    """Return the name in a table of each number of the output: "contribution_age", or with targets "..._age_0"."""
-    names = [f"contribution_{name}" for name in (*columns, BASE)]
+def field_names(output: str, columns: tuple[str, ...], targets: int) -> list[str]:
+    """Return the name in a table of each number of an output: "contribution_age", or with targets "..._age_0"."""
+    names = [f"{_FIELDS[output]}_{name}" for name in (*columns, BASE)]
     return names if targets == 1 else [f"{name}_{target}" for target in range(targets) for name in names]

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
@@ -18,10 +19,12 @@ from tests.servers import triton_server
 from triton_regressors.__main__ import main, make_app
 from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.server.triton_server import TritonServer
+from triton_regressors.clients.verify import verify
 from triton_regressors.contribution_game import Game
 from triton_regressors.describe.contract import contract_of
 from triton_regressors.exporter.export import export
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden
+from triton_regressors.scoring.loaded_model import load
 
 pytestmark = pytest.mark.server
 
@@ -36,6 +39,8 @@ HOMES = pd.DataFrame(
     }
 )
 
+WIDE = SEED.normal(size=(40, 13))
+
 
 def model() -> TransformedTargetRegressor:
     """Return a model of the logarithm of its target, with strings, that does not read one of its columns."""
@@ -47,10 +52,13 @@ def model() -> TransformedTargetRegressor:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    """A server with `homes`, and with `plain`, which has no contributions."""
+    """A server with `homes`, with `near`, whose contributions are estimated, and with `plain`, which has none."""
     repository = tmp_path_factory.mktemp("repository")
     export(model(), repository, name="homes", sample=HOMES, contributions="background", background=HOMES[:30])
     export(Ridge().fit(HOMES[["age"]], HOMES["size"]), repository, name="plain", sample=HOMES[["age"]])
+    near = KNeighborsRegressor(3).fit(WIDE, WIDE[:, 0] * WIDE[:, 1])
+    games = {"contributions": "background", "background": WIDE[:5], "permutations": 10}
+    export(near, repository, name="near", sample=WIDE, **games)  # type: ignore[arg-type]
     with triton_server([repository]) as running:
         yield running
 
@@ -128,6 +136,23 @@ def test_an_entry_without_contributions_says_how_to_export_some(
         SystemExit, match=r"^Error: Model 'plain' has no output 'contributions': export it with contrib"
     ):
         main()
+
+
+def test_estimates_have_errors_and_are_verified(server: TritonServer, tmp_path: Path) -> None:
+    entry = find_entry(server.repositories[0] / "near")
+    asked = load(entry.directory).infer(WIDE, outputs=("contributions", "contributions_error"))
+    with Client(server.grpc_url) as client:
+        found = client.explain("near", WIDE, where="y > 0")
+        checks = verify(client, "near", repository=server.repositories[0]).outputs
+    assert found.told.permutations == 10
+    assert np.array_equal(found.values, asked["contributions"][found.rows, :-1])
+    assert np.array_equal(found.errors, asked["contributions_error"][found.rows, :-1])
+    assert [check.name for check in checks if check.within] == ["y", "contributions", "contributions_error"]
+    np.save(tmp_path / "rows.npy", WIDE)
+    shown = explain(server, "near", tmp_path / "rows.npy")
+    assert len(re.findall(r"^  column \d+ .* ±[\d.e-]+ ", shown, re.MULTILINE)) == 13
+    assert "estimated from 10 orders of the columns with the standard errors in 'contributions_error'" in shown
+    run_snippets(entry.directory, server)
 
 
 def test_the_contract_says_which_game_and_its_code_asks_for_it(server: TritonServer) -> None:

@@ -11,11 +11,18 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from docs import coverage, coverage_page, peers
+from docs import coverage, coverage_contributions, coverage_page, peers
 from tests.exporter.catalogue.cases import CASES, Case
 from tests.exporter.catalogue.compiled import compiled
 
-EXPLAINED = ("ridge", "gradient-default", "before-ridge-nystroem", "ada-linear", "kernel-ridge-many-features")
+EXPLAINED = (
+    "ridge",
+    "gradient-default",
+    "before-ridge-nystroem",
+    "ada-linear",
+    "kernel-ridge-many-features",
+    "own-table-joined",
+)
 """A case for each way of computing contributions, and one that is refused."""
 
 MEASURE = "run `python -m docs.coverage measure`, or with `--only NAME`, and `python -m docs.coverage write`"
@@ -143,7 +150,7 @@ def test_measured_again_the_figures_are_the_recorded_ones(results: coverage.Resu
 @pytest.mark.parametrize("name", EXPLAINED)
 @pytest.mark.filterwarnings("ignore")
 def test_contributions_measured_again_are_the_recorded_ones(results: coverage.Results, name: str) -> None:
-    found = coverage.contributions_case(CASES[name])
+    found = coverage_contributions.contributions_case(CASES[name])
     recorded = results["cases"][name]["contributions"]
     assert found.keys() == recorded.keys()
     for game, figures in found.items():
@@ -163,7 +170,7 @@ def test_every_case_says_how_its_contributions_are_exact_or_why_not(results: cov
                 assert figures.startswith("Cannot export "), name
                 assert game == "path" or f". {coverage_page.refusal(figures)}\n" in page
             else:
-                assert set(figures["how"]) <= {"sum", *coverage.WAYS.values()}, name
+                assert set(figures["how"]) <= {"sum", *coverage_contributions.WAYS.values()}, name
                 assert coverage_page.contributions_error(figures) <= coverage.TOLERANCE, name
                 assert figures["additivity"] <= coverage.TOLERANCE, name
 
@@ -174,6 +181,7 @@ def test_every_case_says_how_its_contributions_are_exact_or_why_not(results: cov
         ({"background": {"how": ["trees"]}, "path": {"how": ["trees"]}}, "exact, trees, path"),
         ({"background": {"how": ["trees"]}, "path": "Cannot export A with contributions: no covers."}, "exact, trees"),
         ({"background": {"how": ["sum", "points"]}}, "exact, sum + points"),
+        ({"background": {"how": ["sum", "permutations"]}}, "sum + permutations"),
         ({"background": "Cannot export A with contributions: too many columns."}, "– (1)"),
         (None, ""),
     ],

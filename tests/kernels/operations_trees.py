@@ -8,6 +8,7 @@ import numpy as np
 
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.columns.weighted_median import WeightedMedian
+from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
 from triton_regressors.kernels.ops.trees.linear_leaves import LinearLeaves
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
@@ -192,6 +193,24 @@ def path_contributions(
     )
 
 
+def background_contributions(
+    features: int, columns: int, depths: Sequence[int], **options: Any
+) -> BackgroundContributions:
+    """Return the parts of `parts_of_trees` as leaves with drawn patterns of background rows, some leaves with none."""
+    parts, rng, depths = parts_of_trees(features, columns, depths, **options), np.random.default_rng(0), sorted(depths)
+    number = [int(rng.integers(0, 9)) for _ in depths]
+    unmet = [rng.integers(0, 2**depth, (2, count)).min(axis=0) for depth, count in zip(depths, number, strict=True)]
+    return BackgroundContributions(
+        **parts,
+        players=some_players(columns, depths),
+        values=rng.standard_normal((len(depths), len(parts["base"]))),
+        starts=np.cumsum([0, *number]),
+        unmet=np.concatenate([np.zeros(0, dtype=np.int64), *unmet]),
+        counts=rng.integers(1, 4, sum(number)).astype(np.int32),
+        rows=40,
+    )
+
+
 OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "trees": (tree_ensemble(6, 7, 2, outputs=3, divisor=7.0, function="expit"), (6,)),
     "many trees": (tree_ensemble(5, 12, 4), (5,)),
@@ -219,5 +238,11 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
         path_contributions(9, 20, 1, 5, sets=3, dtype=np.float64, rounding="floor"),
         (9,),
     ),
+    "background contributions": (background_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2), (6,)),
+    "background contributions with categories": (
+        background_contributions(6, 20, [18, 3, 11], sets=3, dtype=np.float64),
+        (6,),
+    ),
+    "background contributions of no leaf": (background_contributions(3, 2, []), (3,)),
     "linear leaves": (linear_leaves(4, 3, 3), (40, 4)),
 }

@@ -47,6 +47,7 @@ from triton_regressors.kernels.ops.points.pairwise_contributions import Pairwise
 from triton_regressors.kernels.ops.points.stacked_pairwise import StackedPairwise
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
 from triton_regressors.kernels.ops.points.stacked_squared_norm import StackedSquaredNorm
+from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.plan.plan import Operation
 
@@ -272,7 +273,7 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case PiecewiseAffine():
             parts = np.abs(op.values(torch.from_numpy(arrays[0]), op.nan_is_zero).numpy())
             return 1e-11 * (parts @ np.abs(op.weight) + 10.0 ** (op.coefficients.shape[2] - 1))
-        case PathContributions():
+        case BackgroundContributions() | PathContributions():
             return 2.0**-46 * np.abs(op.values).sum()
         case Elementwise() | Expression() | Power() | RowNorm():
             return 2 * (max(array.shape[1] for array in arrays) + 8) * 2.0**-53 * size

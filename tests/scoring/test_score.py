@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -133,6 +134,26 @@ def test_contributions_become_columns_of_the_rows_that_a_condition_chooses(tmp_p
         tr.score(entry, tmp_path / "rows.parquet", tmp_path / "x.parquet", contributions=True, where="age > 3")
     with pytest.raises(tr.InvalidRequest, match=r"^where is for contributions, and the outputs are y\.$"):
         tr.score(entry, tmp_path / "rows.parquet", tmp_path / "x.parquet", where="y > 3")
+
+
+def test_estimated_contributions_have_columns_of_errors(tmp_path: Path) -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 5)), columns=list("abcde"))
+    model = KNeighborsRegressor(3).fit(X, X["a"] * X["b"] + X["c"])
+    options: dict[str, Any] = {"contributions": "background", "background": X[:5], "permutations": 4}
+    made = tr.export(model, tmp_path, name="near", sample=X, **options)
+    X.to_parquet(tmp_path / "rows.parquet", index=False)
+    tr.score(
+        made.entry.directory, tmp_path / "rows.parquet", tmp_path / "all.parquet", contributions=True, where="y > 0"
+    )
+    found = pd.read_parquet(tmp_path / "all.parquet")
+    names = [*"abcde", "base"]
+    assert list(found.columns) == ["y", *(f"contribution{kind}_{name}" for kind in ("", "_error") for name in names)]
+    asked = tr.load(made.entry.directory).infer(X, outputs=("y", "contributions", "contributions_error"))
+    chosen = asked["y"][:, 0] > 0
+    for kind, output in {"": "contributions", "_error": "contributions_error"}.items():
+        columns = found[[f"contribution{kind}_{name}" for name in names]]
+        assert columns[~chosen].isna().all(axis=None)
+        assert columns[chosen].to_numpy().tobytes() == asked[output][chosen].tobytes()
 
 
 @pytest.mark.parametrize("workers", [None, 2])

@@ -13,7 +13,7 @@ import numpy as np
 
 from triton_regressors.clients.contributions.contributions import Contributions
 from triton_regressors.clients.server.triton_server import TritonServer
-from triton_regressors.contribution_game import OUTPUT
+from triton_regressors.contribution_game import ERROR, OUTPUT
 from triton_regressors.describe.contract import contract_of
 from triton_regressors.kernels.entry import find_entry, read_document, read_golden
 
@@ -45,7 +45,7 @@ def run_snippets(
         answer, *explained = printed
         found.append(answer if isinstance(answer, dict) else {outputs[0]: answer.reshape(len(answer), -1)})
         for each in explained:
-            found[-1][OUTPUT] = _flat(each)
+            found[-1] |= _flat(each)
     curl, silent, url, option, body = shlex.split(shell, comments=True)
     assert (curl, silent, option) == ("curl", "-s", "-d")
     with urllib.request.urlopen(f"http://{url.replace('127.0.0.1:8000', server.http_url)}", body.encode()) as answer:
@@ -59,8 +59,13 @@ def run_snippets(
     return names["rows"], found
 
 
-def _flat(found: Contributions) -> np.ndarray:
-    """Return contributions as the output that a server answers."""
+def _flat(found: Contributions) -> dict[str, np.ndarray]:
+    """Return contributions as the outputs that a server answers."""
     rows, columns = found.values.shape[:2]
-    values, base = found.values.reshape(rows, columns, -1), found.base_values.reshape(rows, 1, -1)
-    return np.concatenate([values, base], axis=1).transpose(0, 2, 1).reshape(rows, -1)
+
+    def whole(values: np.ndarray, base: np.ndarray) -> np.ndarray:
+        parts = [values.reshape(rows, columns, -1), base.reshape(rows, 1, -1)]
+        return np.concatenate(parts, axis=1).transpose(0, 2, 1).reshape(rows, -1)
+
+    outputs = {OUTPUT: whole(found.values, found.base_values)}
+    return outputs if found.errors is None else outputs | {ERROR: whole(found.errors, 0 * found.base_values)}

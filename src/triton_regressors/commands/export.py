@@ -125,7 +125,15 @@ def export(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Rows that columns are compared with, for --contributions background; by default those of --sample.",
+            help="Rows that --contributions background compares with; default: those of --sample.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    permutations: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Orders of the columns for contributions that have no closed form; even, at least 4.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -204,6 +212,7 @@ def export(
                 out_of_range=out_of_range,
                 contributions=contributions,
                 background=None if background is None else read_rows(background, estimator),
+                permutations=permutations,
                 tolerance=tolerance,
                 precision=precision,
                 missing_strings=missing_strings(missing_string),

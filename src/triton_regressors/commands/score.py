@@ -61,7 +61,8 @@ def score(
         bool,
         typer.Option(
             "--contributions",
-            help="Write contributions too: contribution_age for a column age, ..., and contribution_base.",
+            help="Write contributions too: contribution_age for a column age, ..., and contribution_base; also "
+            "contribution_error_age, ... if they are estimated.",
             rich_help_panel=_WHAT,
         ),
     ] = False,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from triton_regressors.contribution_game import ERROR, OUTPUTS, meaning
 from triton_regressors.contribution_game import OUTPUT as CONTRIBUTIONS
-from triton_regressors.contribution_game import meaning
 from triton_regressors.describe.fleet_text import fleet_sentences
 from triton_regressors.describe.input_text import BRIEF_WIDTH, Input, inputs_of, labels
 from triton_regressors.describe.interval_text import interval_sentences
@@ -37,6 +37,7 @@ MEANINGS = {
     "upper": "the upper end of the prediction interval",
     "model_used": "the place of the model that answered among the ids",
     CONTRIBUTIONS: "the contributions of the columns, then the base",
+    ERROR: "the standard errors of the contributions",
     "out_of_range": "the number of columns in which a row is unlike the profile",
 }
 BRIEF_INPUTS = 6
@@ -224,7 +225,7 @@ def contract_of(
     inputs, names = document.inputs, document.provenance.feature_names
     called, outputs = labels(document), tuple(document.parity.outputs)
     report = document.contributions
-    explained = None if report is None else meaning(report.game, report.rows, report.links)
+    explained = None if report is None else meaning_of(report)
     return Contract(
         name,
         version,
@@ -252,21 +253,41 @@ def contribution_sentences(report: ContributionsReport) -> list[str]:
     if report.definition is not None:
         compared.append(f"Shapley's definition, computed for all coalitions, by {report.definition:.0e}")
     return [
-        meaning(report.game, report.rows, report.links),
+        meaning_of(report),
+        *cost_sentences(report),
         "They say how the model came to its answer, and not what would happen if a column changed.",
         f"In float64 those of {report.explained:,} rows missed {' and '.join(compared)} standard deviations at most.",
     ]
 
 
+def cost_sentences(report: ContributionsReport | None) -> list[str]:
+    """Return a sentence on the cost of contributions that have no closed form, if there are such ones."""
+    if report is None or not report.evaluations:
+        return []
+    took = f"The contributions of a row take {report.evaluations:,} answers of the model"
+    every = f"all combinations of {report.players} columns with {report.rows:,} background rows"
+    if not report.permutations:
+        return [f"{took}: {every}."]
+    return [
+        f"{took}, for {report.permutations:,} orders of the columns. They are estimated: {every} would take "
+        f"2^{report.players} × {report.rows:,}."
+    ]
+
+
+def meaning_of(report: ContributionsReport) -> str:
+    """Return the meaning of an entry's contributions, in a sentence."""
+    return meaning(report.game, report.rows, report.links, report.permutations)
+
+
 def _rows(output: str, report: ContributionsReport | None) -> int | None:
     """Return how many rows of an output were compared, if not all."""
-    return report.explained if report is not None and output == CONTRIBUTIONS else None
+    return report.explained if report is not None and output in OUTPUTS else None
 
 
 def _meaning(output: str, width: int) -> str:
     """Return the meaning of an output."""
     meaning = MEANINGS.get(output, "a further output of the model")
-    return meaning if width == 1 or output == CONTRIBUTIONS else f"{meaning}, a column for each target"
+    return meaning if width == 1 or output in OUTPUTS else f"{meaning}, a column for each target"
 
 
 def _on_table(inputs: Inputs, called: Sequence[str]) -> tuple[str, ...]:

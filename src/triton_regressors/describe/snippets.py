@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from triton_regressors.contribution_game import OUTPUT
+from triton_regressors.contribution_game import OUTPUT, OUTPUTS
 from triton_regressors.kernels.entry import Golden
 from triton_regressors.kernels.format.inputs import INTEGERS, NAT, DateColumn, Inputs
 
@@ -52,7 +52,7 @@ def python_snippet(
         rows = next(iter(values.values())) if alone else _laid_out("{", items, "}")
     which = "any table with these columns" if feature_names else "their columns in training order"
     asked = f"predict({_literal(name)}, rows)"
-    others = [output for output in outputs if explained is None or output != OUTPUT]
+    others = [output for output in outputs if output not in OUTPUTS]
     if others != ["y"]:
         asked = f"infer({_literal(name)}, rows, outputs={json.dumps(others)})"
     more = "" if explained is None else f"\n    print(client.explain({_literal(name)}, rows))  # {explained}"

@@ -96,7 +96,8 @@ def score(
         version: see `load`, as for columns and device.
         outputs: their names.
         contributions: whether there is also the output of this name: a column contribution_age for a column age, ...,
-            and contribution_base, which add up to y, or to what stands before a link; see `export`.
+            and contribution_base, which add up to y, or to what stands before a link; see `export`. If they are
+            estimated, contribution_error_age, ... are their standard errors.
         where: a condition on an output, as in "y > 400" (see `Client.explain`): rows for which it does not hold have
             no contributions, and none are computed for them. None: all rows have some.
         keep: columns that the output has too.

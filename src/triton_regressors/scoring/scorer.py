@@ -32,7 +32,8 @@ class Scorer(Model):
     Args:
         entry: see `load`, as for version, columns and device.
         outputs: names of outputs, which become columns of float32: y, or y_0, y_1, ... for an output of several, and
-            contribution_age, ..., contribution_base for `contributions`.
+            contribution_age, ..., contribution_base for `contributions`; if these are estimated, `contributions_error`
+            comes with them.
         keep: columns of a table to copy into its answer, before the outputs.
         where: a condition on an output, as in "y > 400", for contributions: only rows for which it holds have them.
         options: version, columns, device. Without names of columns, all that are not kept are taken in their order.
@@ -55,18 +56,19 @@ class Scorer(Model):
         game = game_of(self.entry) if OUTPUT in outputs else None
         if OUTPUT in outputs and game is None:
             raise InvalidRequest(lacking(self.name))
-        self.asked, self.keep = self.check_outputs(outputs), tuple(keep)
+        self.explaining = () if game is None else game.outputs
+        self.asked, self.keep = self.check_outputs(tuple(dict.fromkeys([*outputs, *self.explaining]))), tuple(keep)
         self.fields = {name: _fields(name, self.widths[name]) for name in self.asked}
         self.first = self.asked
         self.condition: Condition | None = None
         if game is not None:
-            self.fields[OUTPUT] = field_names(game.columns, self.widths["y"])
+            self.fields |= {name: field_names(name, game.columns, self.widths["y"]) for name in self.explaining}
         if where is not None:
             if game is None:
                 raise InvalidRequest(f"where is for contributions, and the outputs are {', '.join(self.asked)}.")
-            compared = {name: width for name, width in self.widths.items() if name != OUTPUT}
+            compared = {name: width for name, width in self.widths.items() if name not in self.explaining}
             self.condition = Condition.parse(where, compared)
-            others = [name for name in self.asked if name != OUTPUT]
+            others = [name for name in self.asked if name not in self.explaining]
             self.first = tuple(dict.fromkeys([*others, self.condition.output]))
         clash = {field for fields in self.fields.values() for field in fields} & set(self.keep)
         if clash:
@@ -120,7 +122,7 @@ class Scorer(Model):
 
     def may_lack(self, field: str) -> bool:
         """Return whether rows that are not refused may have no number in a column of the outputs."""
-        return self.condition is not None and field in self.fields[OUTPUT]
+        return self.condition is not None and any(field in self.fields[name] for name in self.explaining)
 
     def no_answers(self, rows: int) -> Answers:
         """Return NaN for each output."""
@@ -158,7 +160,7 @@ class Scorer(Model):
 
     def _answers(self, tensors: Tensors, outputs: tuple[str, ...]) -> Answers:
         """Return the outputs of tensors; with a condition contributions only for the rows for which it holds."""
-        if self.condition is None or OUTPUT not in outputs:
+        if self.condition is None or not set(self.explaining) & set(outputs):
             return super()._answers(tensors, outputs)
         answers = super()._answers(tensors, self.first)
         return answers | self._explained(answers, tensors)
@@ -168,10 +170,12 @@ class Scorer(Model):
         if self.condition is None:
             return {}
         (rows,) = np.nonzero(self.condition.holds(answers[self.condition.output]))
-        found = np.full((row_count(tensors), self.widths[OUTPUT]), np.nan, np.float32)
+        total, names = row_count(tensors), self.explaining
+        found = {name: np.full((total, self.widths[name]), np.nan, np.float32) for name in names}
         if len(rows):
-            found[rows] = super()._answers(take(tensors, rows), (OUTPUT,))[OUTPUT]
-        return {OUTPUT: found}
+            for name, array in super()._answers(take(tensors, rows), names).items():
+                found[name][rows] = array
+        return found
 
     def _fill(
         self, answers: Answers, wrong: list[tuple[int, str]], tensors: Tensors, spans: Sequence[tuple[int, int]]

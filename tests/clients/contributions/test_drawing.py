@@ -54,8 +54,8 @@ def test_columns_beyond_the_lines_are_one_sum() -> None:
     target = Target("y", names, values, np.zeros(1), values.sum(axis=1), cells, np.zeros(1, int), ())
     parts = list(target.parts(0, MOST))
     rest = many - MOST + 1
-    assert (len(parts), parts[-1]) == (MOST, (f"{rest} other columns", "", rest * (rest - 1) / 2))
-    assert sum(value for _, _, value in parts) == target.total(0)
+    assert (len(parts), parts[-1]) == (MOST, (f"{rest} other columns", "", rest * (rest - 1) / 2, ""))
+    assert sum(value for _, _, value, _ in parts) == target.total(0)
     assert list(target.means(MOST))[-1] == (f"{rest} other columns", rest * (rest - 1) / 2)
     assert len(row_lines(target, 0)) == MOST + 3
 
@@ -120,6 +120,17 @@ def test_text_has_bars_on_two_sides(target: Target) -> None:
         "mean |contribution| to y over 2 rows",
         f"  city                          4.5  {'█' * 32}",
     ]
+
+
+def test_estimates_stand_beside_their_errors() -> None:
+    (target,) = contributions(permutations=8).targets()
+    assert target.errors is not None
+    largest = np.argmax(np.abs(target.values[0]))
+    value, error = target.values[0, largest], target.errors[0, largest]
+    label = f"{value:+.3g} ±{error:.2g}".replace("-", "−")
+    assert label in " ".join(row_lines(target, 0)[2].split())
+    assert f">{label}<" in waterfall(target, 0)
+    assert "estimated from 8 orders" in contributions(permutations=8).meaning
 
 
 def test_names_and_cells_stay_in_their_line() -> None:

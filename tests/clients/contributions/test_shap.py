@@ -8,22 +8,23 @@ import pytest
 
 from triton_regressors.clients.contributions.contributions import Contributions
 from triton_regressors.clients.contributions.target import cell_numbers
-from triton_regressors.contribution_game import Game
+from triton_regressors.contribution_game import ERROR, OUTPUT, Game
 from triton_regressors.errors import MissingExtra
 
 ROWS = 60
 
 
-def contributions(targets: int = 1) -> Contributions:
-    """Return contributions of three columns, one of them of strings, with missing cells."""
+def contributions(targets: int = 1, permutations: int = 0) -> Contributions:
+    """Return contributions of three columns, one of them of strings, with missing cells; estimated from some orders."""
     rng = np.random.default_rng(0)
     cells = np.empty((ROWS, 3), dtype=object)
     cells[:, 0], cells[:, 1] = rng.normal(size=ROWS), rng.choice(["a", "b", None], ROWS)
     cells[:, 2] = [float("nan") if row == 3 else row for row in range(ROWS)]
     answers = rng.normal(size=(ROWS, 4 * targets)).astype(np.float32)
     y = answers.reshape(ROWS, targets, 4).sum(axis=2)
-    game = Game("background", 100, (), ("age", "city", "size"), {"X": (0, 2), "text": (1,)})
-    return Contributions.of("houses", "1", game, answers, y, cells, np.arange(ROWS))
+    game = Game("background", 100, (), ("age", "city", "size"), {"X": (0, 2), "text": (1,)}, permutations)
+    found = {OUTPUT: answers, ERROR: np.abs(answers) / 100}
+    return Contributions.of("houses", "1", game, found, y, cells, np.arange(ROWS))
 
 
 def test_shap_draws_what_it_is_given() -> None:
@@ -53,7 +54,9 @@ def test_shaps_object_has_the_same_numbers() -> None:
     assert made[0].display_data.tolist() == found.data[0].tolist()
     assert found[5].values.tolist() == found.values[5].tolist()
     assert found.abs.mean(0).values.tolist() == np.abs(made.values).mean(axis=0).tolist()
-    several = contributions(targets=2)
+    assert made.error_std is None
+    several = contributions(targets=2, permutations=8)
+    assert several.shap().error_std.tolist() == several.errors.tolist()
     assert several.shap().shape == (ROWS, 3, 2)
     assert several[0, :, 1].values.tolist() == several.values[0, :, 1].tolist()
     with pytest.raises(AttributeError):

@@ -118,6 +118,33 @@ def test_batches_of_costly_explanations_have_fewer_rows(tmp_path: Path) -> None:
     assert report.explained == 2**18 // (2**9 * 100)
 
 
+def test_many_columns_without_a_closed_form_have_estimates_and_their_errors(tmp_path: Path) -> None:
+    X = rng.standard_normal((90, 13))
+    model = MLPRegressor(hidden_layer_sizes=(8,), max_iter=50, random_state=0).fit(X, X[:, 0] * X[:, 1])
+    options = {"sample": X, "contributions": "background", "background": X[:5]}
+    done = tr.export(model, tmp_path, name="net", permutations=10, **options)  # type: ignore[arg-type]
+    report = read_document(done.entry.version_directory).contributions
+    assert report is not None
+    assert (report.players, report.permutations, report.definition) == (13, 10, None)
+    assert 5 * (10 * 11 + 2) < report.evaluations <= 5 * (10 * 12 + 2)  # two orders may have coalitions in common
+    says = f"a row take {report.evaluations:,} answers of the model, for 10 orders of the columns. They are estimated: "
+    assert says in str(done)
+    assert says in done.contract.text(10**6)
+    assert "estimated from 10 orders of the columns with the standard errors in 'contributions_error'" in str(
+        done.contract
+    ).replace("\n    ", " ")
+    loaded = tr.load(tmp_path / "net")
+    outputs = "contributions", "contributions_error"
+    found = loaded.infer(X, outputs=outputs)
+    assert {each.shape for each in found.values()} == {(90, 14)}
+    np.testing.assert_allclose(found["contributions"].sum(axis=1), model.predict(X), atol=2e-6)
+    for rows in (slice(0, 1), slice(3, 20)):
+        some = loaded.infer(X[rows], outputs=outputs)
+        assert all(some[name].tobytes() == found[name][rows].tobytes() for name in outputs)
+    with pytest.raises(ExportError, match="permutations must be an even whole number of at least 4, not 5"):
+        tr.export(model, tmp_path, name="net", permutations=5, **options)  # type: ignore[arg-type]
+
+
 def test_a_column_that_adds_nothing_is_measured_by_the_answers_unit(tmp_path: Path) -> None:
     X = rng.standard_normal((90, 3))
     model = MLPRegressor(hidden_layer_sizes=(4,), max_iter=20).fit(X, X[:, 0])
@@ -155,9 +182,11 @@ def test_contributions_stand_beside_every_other_output(tmp_path: Path) -> None:
     assert found.pop("contributions").shape == (90, 5)
     assert {name: y.tobytes() for name, y in found.items()} == {name: y.tobytes() for name, y in without.items()}
     assert found.keys() == {"y", "lower", "upper", "out_of_range"}
-    with pytest.raises(ExportError, match=r"'with' exists with .* contributions \[5\], and this model has"):
+    with pytest.raises(ExportError, match=r"'with' exists with .* contributions \[5\], and this model has .* delete "):
         tr.export(model, tmp_path, name="with", **options)  # type: ignore[arg-type]
-    with pytest.raises(ExportError, match=r"'without' exists with .* and this model has .* contributions \[5\]; a new"):
+    with pytest.raises(
+        ExportError, match=r"'without' exists with output y .* has .* contributions \[5\]; a new .* share"
+    ):
         tr.export(model, tmp_path, name="without", contributions="background", **options)  # type: ignore[arg-type]
 
 
@@ -168,6 +197,7 @@ def test_contributions_stand_beside_every_other_output(tmp_path: Path) -> None:
         ({"contributions": "background"}, "give background, rows as predict takes them, or a sample"),
         ({"background": TABLE}, 'background goes with contributions="background"'),
         ({"contributions": "path", "background": TABLE}, "background goes with .*, not 'path'"),
+        ({"permutations": 10}, 'permutations goes with contributions="background"'),
         ({"contributions": "path"}, "Cannot export Pipeline with contributions: the game 'path' is defined for trees"),
         ({"contributions": "background", "background": TABLE[:0]}, "The background"),
         ({"contributions": "background", "background": TABLE[["size"]]}, "background"),

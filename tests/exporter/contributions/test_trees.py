@@ -21,6 +21,7 @@ from triton_regressors.exporter.contributions import trees
 from triton_regressors.exporter.contributions.trees import tree_contributions
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.lower import lower
+from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
 from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
@@ -122,7 +123,7 @@ def answers(op: LeafPatterns | PathContributions, x: np.ndarray, device: torch.d
     on_cpu = run_on_cpu(op, [x])
     assert run_kernel(op, [x], device, torch.float64).tobytes() == on_cpu.tobytes()
     assert np.concatenate([run_on_cpu(op, [row[None]]) for row in x]).tobytes() == on_cpu.tobytes()
-    size = np.abs(op.values).sum() if isinstance(op, PathContributions) else 0.0
+    size = 0.0 if isinstance(op, TreeContributions) else np.abs(op.values).sum()
     assert np.abs(run_reference(op, [x]) - on_cpu).max() <= CLOSE * size
     return on_cpu
 
@@ -159,6 +160,12 @@ def test_all_coalitions(
         path = tree_contributions(op, op.values, players, columns, cover=cover)
         assert isinstance(path, kind)
         assert close(answers(path, x, device), expected, size, path)
+    background[::2, 5] = rng.choice(op.threshold, 6)  # constants of their own, which then miss some leaves
+    expected = interventional(op, op.values, players, columns, x, background)
+    monkeypatch.setattr(trees, "PATTERNS_AT_ONCE", 40)
+    by_row = tree_contributions(op, op.values, players, columns, background=background)
+    assert isinstance(by_row, BackgroundContributions)
+    assert close(answers(by_row, x, device), expected, size)
 
 
 def test_symmetric_trees_are_trees_that_ask_their_last_question_first(device: torch.device) -> None:
@@ -298,12 +305,24 @@ def test_trees_without_players_are_the_base(device: torch.device) -> None:
     assert np.allclose(answers(constant, x, device), [[0, op.values[leaves(op, x[:1])].sum()]])
 
 
-def test_trees_that_are_too_large_for_a_background_are_refused() -> None:
+def test_tables_that_are_too_large_are_left_to_patterns_of_the_background_rows() -> None:
+    op, background = tree_ensemble(600, 16, 10, stop=0.0), np.random.default_rng(0).standard_normal((5, 600))
+    found = tree_contributions(op, op.values, np.arange(600), 600, background=background)
+    assert isinstance(found, BackgroundContributions)
+    assert len(found.unmet) <= 5 * len(op.values)
+
+
+def test_trees_that_are_too_large_for_a_background_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     op = tree_ensemble(600, 2, 11, stop=0.0)
-    with pytest.raises(ExportError, match=r"a leaf of the trees depends on 11 columns, .* at most 10; limit"):
-        tree_contributions(op, op.values, np.arange(600), 600, background=np.zeros((1, 600)))
-    op = tree_ensemble(600, 16, 10, stop=0.0)
-    with pytest.raises(ExportError, match=r"would take 1\.\d GiB; the most is 1 GiB"):
+    monkeypatch.setattr(trees, "LARGEST_TABLE", 12 * 2**12)
+    with pytest.raises(
+        ExportError, match=r"patterns of 3 background rows at 4,096 leaves take more than .*; give fewer"
+    ):
+        tree_contributions(
+            op, op.values, np.arange(600), 600, background=np.random.default_rng(0).normal(size=(3, 600))
+        )
+    monkeypatch.setattr(BackgroundContributions, "MOST", 10)
+    with pytest.raises(ExportError, match=r"a leaf of the trees depends on 11 columns, .* at most 10"):
         tree_contributions(op, op.values, np.arange(600), 600, background=np.zeros((1, 600)))
 
 
@@ -341,5 +360,12 @@ def test_forests_that_were_grown_out(device: torch.device) -> None:
     assert path.players_of_leaves().max() > 10
     found = answers(path, X[:4].astype(float), device)
     explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
+    assert np.abs(found[:, :30] - explainer.shap_values(X[:4], check_additivity=False)).max() < 1e-5
+    assert close(found.sum(1) + op.baseline / op.divisor, model.predict(X[:4]), np.abs(op.values).sum())
+    background = X[100:120].astype(float)
+    rows = tree_contributions(op, op.values / op.divisor, np.arange(30), 30, background=background)
+    assert isinstance(rows, BackgroundContributions)
+    found = answers(rows, X[:4].astype(float), device)
+    explainer = shap.TreeExplainer(model, shap.maskers.Independent(background))
     assert np.abs(found[:, :30] - explainer.shap_values(X[:4], check_additivity=False)).max() < 1e-5
     assert close(found.sum(1) + op.baseline / op.divisor, model.predict(X[:4]), np.abs(op.values).sum())

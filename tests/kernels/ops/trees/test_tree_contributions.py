@@ -8,14 +8,20 @@ import pytest
 import torch
 
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
-from tests.kernels.operations_trees import OPERATIONS, path_contributions, tree_contributions
+from tests.kernels.operations_trees import (
+    OPERATIONS,
+    background_contributions,
+    path_contributions,
+    tree_contributions,
+)
 from triton_regressors.kernels.format.errors import PlanError
+from triton_regressors.kernels.ops.trees import background_contributions as backgrounds
 from triton_regressors.kernels.ops.trees import cpu_path_walks, path_walks
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile, PathsTile, contributions_tile
 from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
-from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
+from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 
 NAMES = [name for name, (op, _) in OPERATIONS.items() if isinstance(op, LeafPatterns | PathContributions)]
 TILES = [contributions_tile(rows) for rows in (1, 1000, 65536)]
@@ -30,22 +36,25 @@ def test_kernels_and_plain_torch_have_the_same_bits_near_the_reference(device: t
     found = run_on_cpu(op, [x])
     assert run_kernel(op, [x], device, torch.float64).tobytes() == found.tobytes()
     assert np.array_equal(run_kernel(op, [x], device), found.astype(np.float32))
-    size = np.abs(op.values).sum() if isinstance(op, PathContributions) else 0
+    size = 0.0 if isinstance(op, TreeContributions) else np.abs(op.values).sum()
     assert np.abs(found - run_reference(op, [x])).max() <= 2.0**-46 * size
     assert (isinstance(op, LeafPatterns) and not len(op.asked)) or not np.array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("tile", [*TILES, ContributionsTile(4, 2, 2, 1)])
+@pytest.mark.parametrize("name", ["tree contributions", "background contributions"])
 def test_tiles_and_batches_do_not_change_a_bit(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, tile: ContributionsTile
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, name: str, tile: ContributionsTile
 ) -> None:
     assert len({*TILES}) == len(TILES)
-    op, widths = OPERATIONS["tree contributions"]
+    op, widths = OPERATIONS[name]
     (x,) = inputs_for(widths, 11)
     whole = run_on_cpu(op, [x])
-    monkeypatch.setattr(tables, "contributions_tile", lambda _: tile)
+    for module in (tables, backgrounds):
+        monkeypatch.setattr(module, "contributions_tile", lambda _: tile)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
-    monkeypatch.setattr(tables, "LARGEST_SCRATCH", 1)
+    for module in (tables, backgrounds):
+        monkeypatch.setattr(module, "LARGEST_SCRATCH", 1)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(tables, "LANES", 1)
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
@@ -108,6 +117,28 @@ def test_fields_that_do_not_fit_are_named(case: str) -> None:
         dataclasses.replace(OP, **changes).check(6)
     assert message in str(raised.value)
     assert str(raised.value).startswith("tree_contributions: ")
+
+
+ROWS = background_contributions(6, 5, [1, 2, 2, 3])
+WRONG_ROWS: dict[str, tuple[dict[str, Any], str]] = {
+    "values": ({"values": ROWS.values[1:]}, "values must be [leaves, targets]."),
+    "infinite": ({"values": ROWS.values * np.inf}, "values must be finite float64."),
+    "players": ({"players": ROWS.players[::-1]}, "a leaf must have a condition for each of its players."),
+    "below": ({"unmet": ROWS.unmet - 8}, "unmet must be int64 [background patterns], not below 0."),
+    "counts": ({"counts": ROWS.counts - ROWS.counts}, "counts must be int32 [background patterns], of 1 or more rows."),
+    "from": ({"starts": ROWS.starts + 1}, "starts must be int64 [leaves + 1] from 0 on."),
+    "starts": ({"starts": ROWS.starts // 2}, "starts must ascend to the number of background patterns."),
+    "bits": ({"unmet": ROWS.unmet + 8}, "unmet must have bits for the players of its leaf alone."),
+    "rows": ({"rows": 1}, "a leaf must have no more counts than background rows."),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ROWS)
+def test_fields_of_background_rows_that_do_not_fit_are_named(case: str) -> None:
+    changes, message = WRONG_ROWS[case]
+    with pytest.raises(PlanError) as raised:
+        dataclasses.replace(ROWS, **changes).check(6)
+    assert str(raised.value) == f"background_contributions: {message}"
 
 
 PATHS = path_contributions(6, 5, 2, 3)
