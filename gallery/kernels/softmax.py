@@ -4,9 +4,13 @@ Mathematics: yᵢⱼ = exp(xᵢⱼ − mᵢ) / Σₖ exp(xᵢₖ − mᵢ) with 
 Any mᵢ gives the same yᵢⱼ; with the largest no exponential overflows, and one at least is 1. The gradient of x is
 yᵢⱼ·(gᵢⱼ − Σₖ gᵢₖ·yᵢₖ) for a gradient g of y.
 Lesson: torch's five operations (maximum, difference, exponential, sum, quotient) go through the memory five
-times; in one kernel a row is read once and written once. A row too long for the registers is read twice: first, block
-by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′ only rescales
-the sum, s·exp(m − m′), so no third reading is needed. Attention does the same.
+times; in one kernel a row is read once and written once. A program that has a multiprocessor to itself lets the next
+row arrive in shared memory while this one is computed and written. A row too long for the registers is read twice:
+first, block by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′
+only rescales the sum, s·exp(m − m′), so no third reading is needed. Attention does the same.
+Bound: a row that is read twice moves three numbers where a copy moves two: 2/3 of a copy's rate, and 3/5 for the
+gradient, which reads y and g twice and writes d once. The second reading begins at the row's end, whose blocks the
+cache may still hold, so that more than the bound can be reached.
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, https://arxiv.org/abs/1805.02867
 In the product: `kernels/ops/columns/row_norm.py` reads a row for its norm and once more to divide by it.
 """
@@ -20,21 +24,31 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
+from gallery.descriptors import multiprocessors
 from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
-LONGEST = 16_384
-"""The columns of a block; longer rows are read in blocks."""
+LONGEST = 32_768
+"""The columns of a row that a program's registers hold; longer rows are read in blocks."""
 
+LONGEST_BACKWARD = 16_384
+"""The same for the gradient, which needs two rows at once."""
+
+BACKWARD_CHOICES = (
+    Choice("few elements", "short rows, of which many programs are to have some", {"ELEMENTS": 1024, "AHEAD": 1}, 4),
+    Choice("more elements", "a program has more loads under way", {"ELEMENTS": 2048, "AHEAD": 1}, 4),
+    Choice("more threads", "rows of some thousands, in few registers each", {"ELEMENTS": 4096, "AHEAD": 1}, 8),
+    Choice("many threads", "the longest rows, in few registers of each thread", {"ELEMENTS": 16384, "AHEAD": 1}, 16),
+)
 ROW_CHOICES = (
-    Choice("few elements", "short rows, of which many programs are to have some", {"ELEMENTS": 1024}, 4),
-    Choice("more elements", "a program has more loads under way", {"ELEMENTS": 2048}, 4),
-    Choice("more threads", "rows of some thousands, in few registers of each thread", {"ELEMENTS": 4096}, 8),
-    Choice("many threads", "the longest rows, in few registers of each thread", {"ELEMENTS": 16384}, 16),
+    *BACKWARD_CHOICES,
+    Choice("the next row ahead", "a row arrives while another is written", {"ELEMENTS": 16384, "AHEAD": 2}, 16),
+    Choice("all registers", "the longest rows, and the next one ahead", {"ELEMENTS": 32768, "AHEAD": 2}, 32),
 )
 BLOCK_CHOICES = (
     Choice("short blocks", "more programs fit on a multiprocessor", {"BLOCK": 4096}, 8),
     Choice("long blocks", "fewer rescalings, and more loads under way", {"BLOCK": 16384}, 32),
+    Choice("longest blocks", "fewer rows at once, of which the cache holds more", {"BLOCK": 32768}, 32),
 )
 
 
@@ -45,16 +59,20 @@ def reference(x: torch.Tensor) -> torch.Tensor:
 
 @tuned(ROW_CHOICES, key=["rows", "columns"])
 @triton.jit
-def row_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr):
-    """Write the rows of y that have about `ELEMENTS` together; x: [rows, columns], x_stride between rows, y: rows."""
+def row_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr, AHEAD: tl.constexpr):
+    """Write the rows of y that have about `ELEMENTS` together; x: [rows, columns], x_stride between rows, y: rows.
+
+    Programs that are fewer than that take further rows, with AHEAD − 1 of them under way.
+    """
     ROWS: tl.constexpr = (ELEMENTS + COLUMNS - 1) // COLUMNS
-    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.arange(0, COLUMNS)[None, :]
-    inside = (i < rows) & (j < columns)
-    there = tl.minimum(i, rows - 1)  # beyond the end the last row again, as any: nothing of it is written
-    value = tl.load(x + there * x_stride + j, mask=j < columns, other=float("-inf")).to(tl.float32)
-    above = tl.exp(value - tl.max(value, 1)[:, None])
-    tl.store(y + i * columns + j, above / tl.sum(above, 1)[:, None], mask=inside)
+    for first in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=AHEAD):
+        i = first + tl.arange(0, ROWS).to(tl.int64)[:, None]
+        inside = (i < rows) & (j < columns)
+        there = tl.minimum(i, rows - 1)  # beyond the end the last row again, as any: nothing of it is written
+        value = tl.load(x + there * x_stride + j, mask=j < columns, other=float("-inf")).to(tl.float32)
+        above = tl.exp(value - tl.max(value, 1)[:, None])
+        tl.store(y + i * columns + j, above / tl.sum(above, 1)[:, None], mask=inside)
 
 
 @tuned(BLOCK_CHOICES, key=["rows", "columns"])
@@ -67,29 +85,31 @@ def online_kernel(x, y, rows, columns, x_stride, BLOCK: tl.constexpr):
     largest, total = float("-inf"), 0.0
     for start in tl.range(0, columns, BLOCK):
         j = start + tl.arange(0, BLOCK)
-        value = tl.load(x + j, mask=j < columns, other=float("-inf")).to(tl.float32)
+        value = tl.load(x + j, mask=j < columns, other=float("-inf"), eviction_policy="evict_last").to(tl.float32)
         larger = tl.maximum(largest, tl.max(value, 0))
         shift = tl.where(larger == float("-inf"), 0.0, larger)  # −∞ so far: there is nothing to shift
         total = total * tl.exp(largest - shift) + tl.sum(tl.exp(value - shift), 0)
         largest = larger
-    for start in tl.range(0, columns, BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        value = tl.load(x + j, mask=j < columns, other=float("-inf")).to(tl.float32)
-        tl.store(y + j, tl.exp(value - largest) / total, mask=j < columns)
+    last = (columns - 1) // BLOCK * BLOCK
+    for back in tl.range(0, columns, BLOCK):
+        j = last - back + tl.arange(0, BLOCK)
+        value = tl.load(x + j, mask=j < columns, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
+        tl.store(y + j, tl.exp(value - largest) / total, mask=j < columns, eviction_policy="evict_first")
 
 
-@tuned(ROW_CHOICES, key=["rows", "columns"])
+@tuned(BACKWARD_CHOICES, key=["rows", "columns"])
 @triton.jit
-def row_backward_kernel(y, g, d, rows, columns, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr):
+def row_backward_kernel(y, g, d, rows, columns, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr, AHEAD: tl.constexpr):
     """Write rows of d, the gradient of x, about `ELEMENTS` together; y, its gradient g, d: [rows, columns]."""
     ROWS: tl.constexpr = (ELEMENTS + COLUMNS - 1) // COLUMNS
-    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.arange(0, COLUMNS)[None, :]
-    inside = (i < rows) & (j < columns)
-    answer = tl.load(y + i * columns + j, mask=inside, other=0.0).to(tl.float32)
-    gradient = tl.load(g + i * columns + j, mask=inside, other=0.0).to(tl.float32)
-    shared = tl.sum(answer * gradient, 1)[:, None]
-    tl.store(d + i * columns + j, answer * (gradient - shared), mask=inside)
+    for first in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=AHEAD):
+        i = first + tl.arange(0, ROWS).to(tl.int64)[:, None]
+        inside = (i < rows) & (j < columns)
+        answer = tl.load(y + i * columns + j, mask=inside, other=0.0).to(tl.float32)
+        gradient = tl.load(g + i * columns + j, mask=inside, other=0.0).to(tl.float32)
+        shared = tl.sum(answer * gradient, 1)[:, None]
+        tl.store(d + i * columns + j, answer * (gradient - shared), mask=inside)
 
 
 @tuned(BLOCK_CHOICES, key=["rows", "columns"])
@@ -100,14 +120,16 @@ def block_backward_kernel(y, g, d, rows, columns, BLOCK: tl.constexpr):
     total = tl.zeros([BLOCK], tl.float32)
     for start in tl.range(0, columns, BLOCK):
         j = start + tl.arange(0, BLOCK)
-        answer = tl.load(y + row + j, mask=j < columns, other=0.0).to(tl.float32)
-        total += answer * tl.load(g + row + j, mask=j < columns, other=0.0).to(tl.float32)
+        answer = tl.load(y + row + j, mask=j < columns, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        gradient = tl.load(g + row + j, mask=j < columns, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        total += answer * gradient
     shared = tl.sum(total, 0)
-    for start in tl.range(0, columns, BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        answer = tl.load(y + row + j, mask=j < columns).to(tl.float32)
-        gradient = tl.load(g + row + j, mask=j < columns).to(tl.float32)
-        tl.store(d + row + j, answer * (gradient - shared), mask=j < columns)
+    last = (columns - 1) // BLOCK * BLOCK
+    for back in tl.range(0, columns, BLOCK):
+        j = last - back + tl.arange(0, BLOCK)
+        answer = tl.load(y + row + j, mask=j < columns, eviction_policy="evict_first").to(tl.float32)
+        gradient = tl.load(g + row + j, mask=j < columns, eviction_policy="evict_first").to(tl.float32)
+        tl.store(d + row + j, answer * (gradient - shared), mask=j < columns, eviction_policy="evict_first")
 
 
 @torch.library.custom_op("gallery::softmax", mutates_args=())
@@ -130,7 +152,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     x = x.reshape(-1, columns)
     x = x if columns == 1 or x.stride(1) == 1 else x.contiguous()
     if columns <= LONGEST:
-        row_kernel[_rows_grid(*x.shape)](x, y, *x.shape, x.stride(0), COLUMNS=triton.next_power_of_2(columns))
+        row_kernel[_rows_grid(x)](x, y, *x.shape, x.stride(0), COLUMNS=triton.next_power_of_2(columns))
     else:
         online_kernel[(len(x),)](x, y, *x.shape, x.stride(0))
     return y
@@ -152,8 +174,8 @@ def softmax_backward(y: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     columns = y.shape[-1]
     rows = y.numel() // columns
     y, gradient = y.contiguous(), gradient.contiguous()
-    if columns <= LONGEST:
-        row_backward_kernel[_rows_grid(rows, columns)](
+    if columns <= LONGEST_BACKWARD:
+        row_backward_kernel[_rows_grid(y.view(rows, columns))](
             y, gradient, d, rows, columns, COLUMNS=triton.next_power_of_2(columns)
         )
     else:
@@ -161,8 +183,14 @@ def softmax_backward(y: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     return d
 
 
-def _rows_grid(rows: int, columns: int) -> Any:
-    return lambda meta: (triton.cdiv(rows, triton.cdiv(meta["ELEMENTS"], meta["COLUMNS"])),)
+def _rows_grid(x: torch.Tensor) -> Any:
+    """Return the programs for x [rows, columns]: one for its rows, or as many as run at once if they read ahead."""
+
+    def grid(meta: dict[str, int]) -> tuple[int]:
+        programs = triton.cdiv(x.shape[0], triton.cdiv(meta["ELEMENTS"], meta["COLUMNS"]))
+        return (programs if meta["AHEAD"] == 1 else min(programs, multiprocessors(x.device)),)
+
+    return grid
 
 
 @softmax.register_fake

@@ -29,6 +29,7 @@ DTYPES = (*FLOATS, torch.float64)
 
 CHOICES = (
     Choice("many rows", "rows are narrow: a program takes several at once", {"ROWS": 16, "BLOCK": 128}, 4),
+    Choice("narrow rows", "no lane is left over where rows have 64 numbers", {"ROWS": 64, "BLOCK": 64}, 8),
     Choice("wide rows", "fewer sums have to be merged at a row's end", {"ROWS": 4, "BLOCK": 1024}, 4),
     Choice("long rows", "many loads of one row are under way", {"ROWS": 1, "BLOCK": 4096}, 8),
 )
@@ -101,8 +102,9 @@ def weighted_sum(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         raise ValueError("'x' has no dimension along which there could be a sum.")
     demand_shape("w", w, x.shape[-1])
     x, w = x.contiguous(), w.contiguous()
-    y = x.new_zeros(x.shape[:-1])
-    rows, columns = y.numel(), x.shape[-1]
+    columns = x.shape[-1]
+    y = x.new_empty(x.shape[:-1]) if columns else x.new_zeros(x.shape[:-1])
+    rows = y.numel()
     if x.numel():
         weighted_sum_kernel[lambda meta: (triton.cdiv(rows, meta["ROWS"]),)](
             x, w, y, rows, columns, COMPUTE=compute_type(x.dtype)
