@@ -5,6 +5,7 @@ With --check nothing is written; the exit code is 1 if a page differs from the r
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -138,8 +139,10 @@ def pages() -> dict[Path, str]:
 
 def main() -> int:
     """Write the pages, or with --check report whether they match the results."""
-    made = pages()
-    if "--check" in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a page differs")
+    check, made = parser.parse_args().check, pages()
+    if check:
         return int(any(path.read_text(encoding="utf-8") != text for path, text in made.items()))
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")

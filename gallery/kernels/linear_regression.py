@@ -220,6 +220,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3), (5, 7), (1500, 3), (33, 200)],
     curve=[(rows, 64) for rows in (256, 4096, 65536, 2**20, 2**22)],
+    lengths="rows x columns",
     tolerances={torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float64: 1e-13},
     traffic=lambda x, w, b, y: (x.numel() + w.numel() + len(y)) * x.element_size(),
     differentiable=True,

@@ -226,6 +226,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (37, 50), (2, 3, 1000), (2, LONGEST + 1003)],
     curve=[(2**28 // 2**k, 2**k) for k in range(6, 19)],
+    lengths="rows x columns, or more lengths before the columns",
     tolerances={torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2},
     traffic=lambda x: 2 * x.numel() * x.element_size(),
     differentiable=True,

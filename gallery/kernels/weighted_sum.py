@@ -163,6 +163,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3), (3, 0), (7,), (5, 7), (3, 11, 200), (2, 1, 3, 5), (2, 1500)],
     curve=[(rows, 4096) for rows in (16, 256, 4096, 65536)],
+    lengths="rows x columns",
     tolerances={torch.float32: 5e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-13},
     traffic=lambda x, w: (x.numel() + w.numel() + x[..., 0].numel()) * x.element_size(),
     differentiable=True,

@@ -28,7 +28,7 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="of machines witho
 
 
 def printed(*arguments: str) -> str:
-    result = CliRunner().invoke(make_app(), list(arguments), env={"COLUMNS": "200"}, catch_exceptions=False)
+    result = CliRunner().invoke(make_app(), list(arguments), env={"COLUMNS": "240"}, catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 
@@ -38,7 +38,9 @@ def test_without_a_command_it_lists_every_exhibit_in_the_paths_order() -> None:
     found = re.findall(r"^│ (\w+)", text, re.MULTILINE)
     assert found == [name for name in PATH if name in exhibits()]
     for exhibit in exhibits().values():
-        assert exhibit.formula[:40] in text
+        assert exhibit.formula[:30] in text
+        assert exhibit.lengths[:10] in text
+        assert exhibit.lengths != Exhibit.lengths, f"say what a size of {exhibit.name} is"
 
 
 def test_every_module_of_commands_is_a_command() -> None:
@@ -78,8 +80,19 @@ def test_run_times_on_a_gpu_beside_peers() -> None:
         (["run", "softmix"], "The gallery has no exhibit softmix; did you mean softmax"),
         (["run", "zzz"], "The gallery has no exhibit zzz; there are map, zip, "),
         (["run", "map", "--dtype", "int8"], "--dtype int8 is none that map takes, which are float32, "),
-        (["run", "map", "--size", "4y"], "--size 4y is no size; it takes one as "),
-        (["run", "map_2d", "--size", "4"], "map_2d has no size 4; sizes are such as 0x3"),
+        (["run", "map", "--size", "4y"], "--size 4y is no size; map takes elements, "),
+        (["run", "map", "--size", "-5"], "--size -5 has a number below 0; map takes elements, "),
+        (["run", "map", "--size", "99999999999"], "map of 99999999999 needs more memory than is free; "),
+        (["run", "map", "--size", f"{2**40}x{2**40}"], "map of 1099511627776x1099511627776 needs more memory "),
+        (["run", "map", "--size", "9" * 30], f"map of {'9' * 30} needs more memory than is free; "),
+        (["run", "map_2d", "--size", "4"], "map_2d has no size 4; map_2d takes rows x columns, such as 16384x16384."),
+        (["run", "matmul", "--size", "3x3"], "matmul has no size 3x3; matmul takes M x N x K, such as "),
+        (["run", "attention", "--size", "1x1x2x3x32x0"], "attention refuses 1x1x2x3x32x0: 'q' has heads of 32; "),
+        (["run", "pooling", "--size", "1x4x4x9x1x0x0"], "pooling refuses 1x4x4x9x1x0x0: 'window' 9 finds no place "),
+        (["run", "pooling", "--size", "2x2x3x1x1x5"], "pooling has no size 2x2x3x1x1x5; pooling takes two to four "),
+        (["run", "convolution", "--size", "1x3x2x2x4x5x1x0x1"], "convolution refuses 1x3x2x2x4x5x1x0x1: 'weight' has "),
+        (["run", "linear_regression", "--size", "5x5x5"], "linear_regression refuses 5x5x5: 'x' has shape [5, 5, 5]"),
+        (["serve", "--repository", "/proc/nope"], "The repository /proc/nope cannot be written: No such file or "),
         (["bench", "nothing"], "The gallery has no exhibit nothing"),
     ],
 )
@@ -90,6 +103,7 @@ def test_refusals_are_a_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value).startswith(f"Error: {sentence}")
+    assert "\n" not in str(ended.value)
     assert "Traceback" not in capsys.readouterr().err
 
 
