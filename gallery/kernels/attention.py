@@ -52,7 +52,7 @@ CHOICES = (
 
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False) -> torch.Tensor:
     """Return o, with s written to memory."""
-    s = q @ k.mT / math.sqrt(q.shape[-1])
+    s = q / math.sqrt(q.shape[-1]) @ k.mT
     if causal:
         s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf)
     return torch.softmax(s, -1) @ v

@@ -226,4 +226,5 @@ EXHIBIT = Exhibit(
     work=products,
     differentiable=True,
     chosen=lambda: chosen(descriptor_kernel, pointer_kernel, weight_kernel),
+    axis=("images of 56 x 56 x 256", lambda size: size[0]),
 )

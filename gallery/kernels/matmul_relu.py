@@ -234,4 +234,5 @@ EXHIBIT = Exhibit(
     work=lambda a, b, bias: 2 * a.numel() * b.shape[1],
     differentiable=True,
     chosen=lambda: chosen(descriptor_relu_kernel, pointer_relu_kernel),
+    axis=("M, N and K", lambda size: size[0]),
 )

@@ -148,7 +148,15 @@ def page(document: Figures, directory: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def document() -> Figures:
+    """Return the committed results."""
+    return json.loads(_committed().read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
 def committed() -> str:
     """Return the page for the committed results."""
-    found = min(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
-    return page(json.loads(found.read_text(encoding="utf-8")), found.parent.name)
+    return page(document(), _committed().parent.name)
+
+
+def _committed() -> Path:
+    return min(ALL_RESULTS.glob(f"*/{RESULTS}.json"))

@@ -126,7 +126,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> None:
     def times(exhibit: Exhibit, arguments: Any, calls: Any, rounds: int = 1, *, backward: bool = False) -> Any:
         for call in calls.values():
             call()
-        return Limit("copy", "bytes", 8e6, 4000), {
+        return Limit("copy", "bytes", 8e6, 4000, 0.01), {
             name: Timing.of([[2000.0 if name == "torch" else 1000.0]], "given") for name in calls
         }
 
@@ -143,13 +143,42 @@ def test_a_curve_is_drawn_and_its_figures_are_shares_of_the_limit(
 ) -> None:
     exhibit = dataclasses.replace(find("softmax"), curve=[(8, 64), (4, 128), (2, 256)])
     found = curves.curve(exhibit, quick=False)
-    assert [point["along"] for point in found["points"]] == [64, 128, 256]
+    assert found["points"][0]["limit"] == {"name": "copy", "rate": 8e6, "spread": 0.01}
+    assert 0 < found["points"][0]["times"]["softmax"]["error"] <= 2e-6
     assert found["points"][0]["times"]["softmax"]["share"] == 0.5
     assert found["points"][0]["times"]["torch"]["share"] == 0.25
     curves.draw_curve({"exhibit": "softmax", "forward": found}, "a GPU", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.png"]
     assert (tmp_path / "softmax.png").read_bytes().startswith(b"\x89PNG")
     assert "ours, softmax (GB/s)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("given")
+def test_bench_says_what_is_wrong_and_does_not_time_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong_when_wide(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) + (1e-3 if x.shape[1] > 64 else 0)
+
+    softmax = find("softmax")
+    exhibit = dataclasses.replace(
+        softmax,
+        ways={"right": softmax.ways["softmax"], "wrong": wrong_when_wide},
+        peers={"torch": lambda x: 1.01 * torch.softmax(x, -1)},
+        curve=[(8, 64), (4, 128)],
+    )
+    monkeypatch.setattr(curves, "find", lambda name: softmax)
+    with pytest.raises(
+        GalleryError, match=r"^5 calls were not timed, because their answers are wrong: softmax, torch, "
+    ):
+        curves.bench([exhibit], tmp_path, quick=False)
+    said = capsys.readouterr().out
+    assert "softmax, torch, 8x64: the error is 1.0e-02 of the largest number, 2e-05 is allowed\n" in said
+    assert "softmax, torch, 8x64, gradients: the error is 1.0e-02 of the largest number, 2e-05 is allowed\n" in said
+    assert "softmax, wrong, 4x128: the error is " in said
+    (found,) = json.loads((tmp_path / "gallery.json").read_text("utf-8"))["exhibits"]
+    assert [list(point["times"]) for point in found["forward"]["points"]] == [["right", "wrong"], ["right"]]
+    assert [list(point["times"]) for point in found["backward"]["points"]] == [["right", "wrong"]] * 2
 
 
 @pytest.mark.usefixtures("given")
