@@ -15,7 +15,7 @@ import contextlib
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -66,6 +66,17 @@ class Timing:
         return {
             name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in asdict(self).items()
         }
+
+
+def compared(ours: Mapping[str, Any], other: Mapping[str, Any]) -> int:
+    """Return 1 if one time is shorter than another by more than the spread of either, −1 if longer, 0 if neither.
+
+    Both are as `Timing.to_json` gives them.
+    """
+    difference = float(other["median_us"]) - float(ours["median_us"])
+    if abs(difference) <= max(time["spread"] * time["median_us"] for time in (ours, other)):
+        return 0
+    return 1 if difference > 0 else -1
 
 
 @dataclass(frozen=True)

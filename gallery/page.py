@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.environment import RESULTS as ALL_RESULTS
 from benchmarks.figures.markdown import microseconds, note, table
+from benchmarks.timing import compared
 from gallery.curves import PICTURES, redraw
 from gallery.kernels.softmax import LONGEST, LONGEST_BACKWARD
 from gallery.levels import page as levels
@@ -64,7 +65,7 @@ class Aim:
         times = point["times"]
         found = [f"{self.share:.0%}"] if times[ours]["share"] < self.share else []
         if self.peers is None:
-            return found + [f"as fast as {peer}" for peer in peers if compared(times, ours, peer) < 0]
+            return found + [f"as fast as {peer}" for peer in peers if compared(times[ours], times[peer]) < 0]
         return found + [
             f"{wanted:g} × {peer}"
             for peer, wanted in self.peers.items()
@@ -100,13 +101,6 @@ def bound(name: str, direction: str, size: Sequence[int]) -> str:
     return ""
 
 
-def compared(times: Figures, ours: str, peer: str) -> int:
-    """Return 1 if ours is faster than a peer, −1 if it is slower, 0 if they differ by less than their spread."""
-    spread = max(times[ours]["spread"], times[peer]["spread"])
-    ahead = times[peer]["median_us"] / times[ours]["median_us"] - 1
-    return 0 if abs(ahead) <= spread else 1 if ahead > 0 else -1
-
-
 def noise(document: Figures, unit: str, point: Figures) -> float:
     """Return the noise of what a point's shares are of."""
     if "spread" in point["limit"]:
@@ -131,7 +125,7 @@ def rows(document: Figures, found: Figures, direction: str) -> list[list[str]]:
         for ours in (each for each in curve["ours"] if each in times):
             missed = aim.missed(point, ours, peers)
             why = [*missed, *filter(None, [bound(name, direction, size)])]
-            about = "≈ " if compared(times, ours, best) == 0 else ""
+            about = "≈ " if compared(times[ours], times[best]) == 0 else ""
             lines.append(
                 [
                     f"[{name}](../gallery/kernels/{name}.py)"
