@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import triton
@@ -43,6 +44,7 @@ class ByMagnitude(dict[tuple[Any, ...], Any]):
         super().__setitem__(_magnitudes(key), value)
 
 
+@lru_cache(maxsize=4096)
 def _magnitudes(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the key with every number above 1 rounded up to a power of two."""
     return tuple(1 << (part - 1).bit_length() if isinstance(part, int) and part > 1 else part for part in key)

@@ -44,7 +44,7 @@ def rate(model: Document, library: str) -> float | None:
 
 
 def compared_with(point: Document, peer: str) -> int | None:
-    """Return 1 if the GPU is faster than a peer at a batch size, −1 if slower, 0 within their spread, None if unknown."""
+    """Return 1 if the GPU is faster than a peer at one size, −1 if slower, 0 within their spread, None if unknown."""
     ours, other = fastest(point, TRITON), fastest(point, peer)
     return compared(ours, other) if ours and other else None
 
