@@ -16,7 +16,7 @@ from benchmarks.environment import busy, default_directory, device_name, save_mo
 from benchmarks.timing import Timing
 from gallery.catalogue import PATH, find, kernel_device
 from gallery.check import error, gradient_error
-from gallery.errors import GalleryError
+from gallery.errors import GalleryError, made
 from gallery.exhibit import Arguments, Exhibit, Size
 from gallery.limits import LIMIT, Limit, time_beside_limit
 from gallery.show import backward_calls, calls, draw
@@ -43,8 +43,7 @@ def bench(exhibits: Sequence[Exhibit], output: Path | None, *, quick: bool) -> N
     if kernel_device().type != "cuda":
         raise GalleryError("bench needs a CUDA GPU, and torch finds none; `run` works without.")
     busy()
-    results, pictures = output or default_directory(), output or PICTURES
-    pictures.mkdir(parents=True, exist_ok=True)
+    results, pictures = made(output or default_directory()), made(output or PICTURES)
     wrong: list[str] = []
     for exhibit in exhibits:
         print(f"\n{exhibit.name}")

@@ -23,7 +23,7 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from gallery.catalogue import find, kernel_device
-from gallery.errors import GalleryError
+from gallery.errors import GalleryError, made
 from gallery.exhibit import Exhibit
 from gallery.occupancy import Multiprocessor, occupancy
 from gallery.show import backward_calls, calls, draw, read_dtype
@@ -89,12 +89,8 @@ def profile_command(name: str, size: str | None, dtype: str | None, output: Path
         launched(jobs)
         return
     console = Console(markup=False, highlight=False)
-    path = output / f"{name.replace('/', '_')}.json"
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        trace = recorded(jobs, path)
-    except OSError as error:
-        raise GalleryError(f"The trace {path} cannot be written: {error.strerror}.") from error
+    path = made(output) / f"{name.replace('/', '_')}.json"
+    trace = recorded(jobs, path)
     has = Multiprocessor.of(torch.device("cuda"))
     console.print(
         f"\n{title}\nMeans of {CALLS} calls, one after the other, as the profiler sees them: caches are warm."

@@ -154,6 +154,14 @@ def test_a_curve_is_drawn_and_its_figures_are_shares_of_the_limit(
 
 
 @pytest.mark.usefixtures("given")
+def test_bench_says_that_it_cannot_write_before_it_measures(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for where, why in (("/proc/nope", "No such file or directory"), (tmp_path / "file/in", "Not a directory")):
+        with pytest.raises(GalleryError, match=f"^The directory {where} cannot be written: {why}.$"):
+            curves.bench([find("map")], Path(where), quick=False)
+
+
+@pytest.mark.usefixtures("given")
 def test_bench_says_what_is_wrong_and_does_not_time_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
