@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,6 +99,7 @@ class Effort:
 QUICK = Effort(rounds=5, block_s=0.005, contender_s=0.5, least_rounds=2, warm_up_s=0.02)
 ONE_CALL = Effort(rounds=2, block_s=0.0, pause_s=0.0, warm_up_s=0.0)
 UNTIMED_SHARE = 0.2
+LEAST_CALLS = 3
 
 
 def time_on_host(contenders: Sequence[Contender], inputs: int, effort: Effort) -> dict[str, Timing]:
@@ -129,17 +131,24 @@ def take_turns(names: Sequence[str], block: Callable[[str, float], list[float]],
 
 
 def time_block(contender: Contender, inputs: int, duration_s: float) -> list[float]:
-    """Call for at least that long, and once at least, after some untimed calls; return each call's time in µs."""
+    """Call for at least that long, and once at least, after some untimed calls; return each call's time in µs.
+
+    There are `LEAST_CALLS` at least if they fit in that time, so that a machine that stops for longer than a block
+    during one call does not make that call the block's only one, and its time the block's median.
+    """
     clock, call = time.perf_counter_ns, contender.call
     times: list[float] = []
     with contender.context(), _without_garbage_collection():
         begins = clock() + int(duration_s * 1e9 * UNTIMED_SHARE)
-        i = 0
+        i, quickest = 0, math.inf
         while i < 1 or clock() < begins:
+            start = clock()
             call(i % inputs)
+            quickest = min(quickest, clock() - start)
             i += 1
         ends = clock() + int(duration_s * 1e9)
-        while not times or clock() < ends:
+        least = LEAST_CALLS if quickest * LEAST_CALLS < duration_s * 1e9 else 1
+        while len(times) < least or clock() < ends:
             number = i % inputs
             start = clock()
             call(number)

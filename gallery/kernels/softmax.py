@@ -28,22 +28,20 @@ from gallery.descriptors import multiprocessors
 from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
-LONGEST = 32_768
-"""The columns of a row that a program's registers hold; longer rows are read in blocks."""
+SHORT, LONGEST = 16_384, 32_768
+"""The columns of rows of which a multiprocessor holds more than one, and of a row that it holds; longer rows are read
+in blocks. The gradient needs two rows at once, so it reads in blocks all that is not short."""
 
-LONGEST_BACKWARD = 16_384
-"""The same for the gradient, which needs two rows at once."""
-
-BACKWARD_CHOICES = (
-    Choice("few elements", "short rows, of which many programs are to have some", {"ELEMENTS": 1024, "AHEAD": 1}, 4),
-    Choice("more elements", "a program has more loads under way", {"ELEMENTS": 2048, "AHEAD": 1}, 4),
-    Choice("more threads", "rows of some thousands, in few registers each", {"ELEMENTS": 4096, "AHEAD": 1}, 8),
-    Choice("many threads", "the longest rows, in few registers of each thread", {"ELEMENTS": 16384, "AHEAD": 1}, 16),
-)
 ROW_CHOICES = (
-    *BACKWARD_CHOICES,
-    Choice("the next row ahead", "a row arrives while another is written", {"ELEMENTS": 16384, "AHEAD": 2}, 16),
-    Choice("all registers", "the longest rows, and the next one ahead", {"ELEMENTS": 32768, "AHEAD": 2}, 32),
+    Choice("few elements", "short rows, of which many programs are to have some", {"ELEMENTS": 1024}, 4),
+    Choice("more elements", "a program has more loads under way", {"ELEMENTS": 2048}, 4),
+    Choice("more threads", "rows of some thousands, in few registers of each thread", {"ELEMENTS": 4096}, 8),
+    Choice("many threads", "the longest rows, in few registers of each thread", {"ELEMENTS": 16384}, 16),
+)
+AHEAD_CHOICES = (
+    Choice("all threads", "few registers of each thread", {"AHEAD": 2}, 32),
+    Choice("half the threads", "fewer threads have to meet for the sums of a row", {"AHEAD": 2}, 16),
+    Choice("no row ahead", "fits GPUs whose shared memory holds no row", {"AHEAD": 1}, 32),
 )
 BLOCK_CHOICES = (
     Choice("short blocks", "more programs fit on a multiprocessor", {"BLOCK": 4096}, 8),
@@ -59,20 +57,30 @@ def reference(x: torch.Tensor) -> torch.Tensor:
 
 @tuned(ROW_CHOICES, key=["rows", "columns"])
 @triton.jit
-def row_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr, AHEAD: tl.constexpr):
-    """Write the rows of y that have about `ELEMENTS` together; x: [rows, columns], x_stride between rows, y: rows.
-
-    Programs that are fewer than that take further rows, with AHEAD − 1 of them under way.
-    """
+def row_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr):
+    """Write the rows of y that have about `ELEMENTS` together; x: [rows, columns], x_stride between rows, y: rows."""
     ROWS: tl.constexpr = (ELEMENTS + COLUMNS - 1) // COLUMNS
+    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.arange(0, COLUMNS)[None, :]
-    for first in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=AHEAD):
-        i = first + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (i < rows) & (j < columns)
-        there = tl.minimum(i, rows - 1)  # beyond the end the last row again, as any: nothing of it is written
-        value = tl.load(x + there * x_stride + j, mask=j < columns, other=float("-inf")).to(tl.float32)
-        above = tl.exp(value - tl.max(value, 1)[:, None])
-        tl.store(y + i * columns + j, above / tl.sum(above, 1)[:, None], mask=inside)
+    inside = (i < rows) & (j < columns)
+    there = tl.minimum(i, rows - 1)  # beyond the end the last row again, as any: nothing of it is written
+    value = tl.load(x + there * x_stride + j, mask=j < columns, other=float("-inf")).to(tl.float32)
+    above = tl.exp(value - tl.max(value, 1)[:, None])
+    tl.store(y + i * columns + j, above / tl.sum(above, 1)[:, None], mask=inside)
+
+
+@tuned(AHEAD_CHOICES, key=["rows", "columns"])
+@triton.jit
+def ahead_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, AHEAD: tl.constexpr):
+    """Write every row of y whose number is this program's, plus a multiple of the number of programs; as above.
+
+    The next row arrives in shared memory while this one is computed and written.
+    """
+    j = tl.arange(0, COLUMNS)
+    for row in tl.range(tl.program_id(0).to(tl.int64), rows, tl.num_programs(0), num_stages=AHEAD):
+        value = tl.load(x + row * x_stride + j, mask=j < columns, other=float("-inf")).to(tl.float32)
+        above = tl.exp(value - tl.max(value, 0))
+        tl.store(y + row * columns + j, above / tl.sum(above, 0), mask=j < columns)
 
 
 @tuned(BLOCK_CHOICES, key=["rows", "columns"])
@@ -97,19 +105,18 @@ def online_kernel(x, y, rows, columns, x_stride, BLOCK: tl.constexpr):
         tl.store(y + j, tl.exp(value - largest) / total, mask=j < columns, eviction_policy="evict_first")
 
 
-@tuned(BACKWARD_CHOICES, key=["rows", "columns"])
+@tuned(ROW_CHOICES, key=["rows", "columns"])
 @triton.jit
-def row_backward_kernel(y, g, d, rows, columns, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr, AHEAD: tl.constexpr):
+def row_backward_kernel(y, g, d, rows, columns, COLUMNS: tl.constexpr, ELEMENTS: tl.constexpr):
     """Write rows of d, the gradient of x, about `ELEMENTS` together; y, its gradient g, d: [rows, columns]."""
     ROWS: tl.constexpr = (ELEMENTS + COLUMNS - 1) // COLUMNS
+    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.arange(0, COLUMNS)[None, :]
-    for first in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=AHEAD):
-        i = first + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (i < rows) & (j < columns)
-        answer = tl.load(y + i * columns + j, mask=inside, other=0.0).to(tl.float32)
-        gradient = tl.load(g + i * columns + j, mask=inside, other=0.0).to(tl.float32)
-        shared = tl.sum(answer * gradient, 1)[:, None]
-        tl.store(d + i * columns + j, answer * (gradient - shared), mask=inside)
+    inside = (i < rows) & (j < columns)
+    answer = tl.load(y + i * columns + j, mask=inside, other=0.0).to(tl.float32)
+    gradient = tl.load(g + i * columns + j, mask=inside, other=0.0).to(tl.float32)
+    shared = tl.sum(answer * gradient, 1)[:, None]
+    tl.store(d + i * columns + j, answer * (gradient - shared), mask=inside)
 
 
 @tuned(BLOCK_CHOICES, key=["rows", "columns"])
@@ -151,8 +158,11 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
         return y
     x = x.reshape(-1, columns)
     x = x if columns == 1 or x.stride(1) == 1 else x.contiguous()
-    if columns <= LONGEST:
-        row_kernel[_rows_grid(x)](x, y, *x.shape, x.stride(0), COLUMNS=triton.next_power_of_2(columns))
+    if columns <= SHORT:
+        row_kernel[_rows_grid(*x.shape)](x, y, *x.shape, x.stride(0), COLUMNS=triton.next_power_of_2(columns))
+    elif columns <= LONGEST:
+        programs = min(len(x), multiprocessors(x.device))
+        ahead_kernel[(programs,)](x, y, *x.shape, x.stride(0), COLUMNS=triton.next_power_of_2(columns))
     else:
         online_kernel[(len(x),)](x, y, *x.shape, x.stride(0))
     return y
@@ -174,8 +184,8 @@ def softmax_backward(y: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     columns = y.shape[-1]
     rows = y.numel() // columns
     y, gradient = y.contiguous(), gradient.contiguous()
-    if columns <= LONGEST_BACKWARD:
-        row_backward_kernel[_rows_grid(y.view(rows, columns))](
+    if columns <= SHORT:
+        row_backward_kernel[_rows_grid(rows, columns)](
             y, gradient, d, rows, columns, COLUMNS=triton.next_power_of_2(columns)
         )
     else:
@@ -183,14 +193,8 @@ def softmax_backward(y: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     return d
 
 
-def _rows_grid(x: torch.Tensor) -> Any:
-    """Return the programs for x [rows, columns]: one for its rows, or as many as run at once if they read ahead."""
-
-    def grid(meta: dict[str, int]) -> tuple[int]:
-        programs = triton.cdiv(x.shape[0], triton.cdiv(meta["ELEMENTS"], meta["COLUMNS"]))
-        return (programs if meta["AHEAD"] == 1 else min(programs, multiprocessors(x.device)),)
-
-    return grid
+def _rows_grid(rows: int, columns: int) -> Any:
+    return lambda meta: (triton.cdiv(rows, triton.cdiv(meta["ELEMENTS"], meta["COLUMNS"])),)
 
 
 @softmax.register_fake
@@ -224,13 +228,13 @@ EXHIBIT = Exhibit(
     ways={"softmax": softmax},
     peers={"torch": lambda x: torch.softmax(x, -1)},
     sample=sample,
-    sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (37, 50), (2, 3, 1000), (2, LONGEST + 1003)],
+    sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (37, 50), (2, 3, 1000), (3, SHORT + 5), (2, LONGEST + 1003)],
     curve=[(2**28 // 2**k, 2**k) for k in range(6, 19)],
     lengths="rows x columns, or more lengths before the columns",
     tolerances={torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2},
     traffic=lambda x: 2 * x.numel() * x.element_size(),
     differentiable=True,
     backward_traffic=lambda x: 3 * x.numel() * x.element_size(),
-    chosen=lambda: chosen(row_kernel, online_kernel, row_backward_kernel, block_backward_kernel),
+    chosen=lambda: chosen(row_kernel, ahead_kernel, online_kernel, row_backward_kernel, block_backward_kernel),
     axis=("columns", lambda size: size[-1]),
 )
