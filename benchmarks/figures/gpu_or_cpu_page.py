@@ -164,9 +164,9 @@ def section(name: str, document: Document) -> str:
             "How many times faster the GPU answers; below 1 the CPU is ahead, ≈ differs by less than the spread of the "
             f"times, and ~ is by the peer's rate at the largest batch that was timed{note(document)}.",
             f"![Ratios of times by model and batch size]({where}/worth.png)",
-            "The GPU's µs, and the number of rows in a call from which on it stays faster by more than the times' spread, "
-            "which is how far the medians of the blocks of calls lie apart: one block that the machine held up makes it "
-            "large. Where no size between two was measured, both are named:",
+            "The GPU's µs, and the number of rows in a call from which on it stays faster by more than the times' "
+            "spread, which is how far the medians of the blocks of calls lie apart: one block that the machine held up "
+            "makes it large. Where no size between two was measured, both are named:",
             table(header, "lrrrrr", rows),
             *missing(document),
             *wrong(document),
