@@ -15,7 +15,7 @@ MOST = 2**48
 """A number above this is no length that any memory has."""
 
 OF_TRUTH = 3
-"""Float64 tensors of the arguments' size that a check holds beside the arguments: them, the truth and a difference."""
+"""Float64 numbers that a check holds for each number of arguments and answer: them, the truth and a difference."""
 
 MEMORY = Path("/proc/meminfo")
 OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "multiplication overflow")
@@ -77,9 +77,9 @@ def demand_room(exhibit: Exhibit, size: Size, dtype: torch.dtype, device: torch.
         if any(text in str(reason) for text in OUT_OF_MEMORY):
             raise _too_large(exhibit, size) from None
         raise
-    given = [each for each in drawn if isinstance(each, torch.Tensor)]
-    needed = sum(each.numel() * (each.element_size() + OF_TRUTH * 8) for each in given)
-    if needed > free_bytes(device):
+    with refusals(exhibit, size):
+        numbers = exhibit.traffic(*drawn) // dtype.itemsize
+    if numbers * (dtype.itemsize + OF_TRUTH * 8) > free_bytes(device):
         raise _too_large(exhibit, size)
 
 

@@ -84,6 +84,10 @@ def test_run_times_on_a_gpu_beside_peers() -> None:
         (["run", "map", "--size", "-5"], "--size -5 has a number below 0; map takes elements, "),
         (["run", "map", "--size", "99999999999"], "map of 99999999999 needs more memory than is free; "),
         (["run", "map", "--size", f"{2**40}x{2**40}"], "map of 1099511627776x1099511627776 needs more memory "),
+        (
+            ["run", "broadcast", "--size", "999999x999999"],
+            "broadcast of 999999x999999 needs more memory than is free; ",
+        ),
         (["run", "map", "--size", "9" * 30], f"map of {'9' * 30} needs more memory than is free; "),
         (["run", "map_2d", "--size", "4"], "map_2d has no size 4; map_2d takes rows x columns, such as 16384x16384."),
         (["run", "matmul", "--size", "3x3"], "matmul has no size 3x3; matmul takes M x N x K, such as "),
