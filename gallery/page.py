@@ -17,7 +17,7 @@ from benchmarks.environment import RESULTS as ALL_RESULTS
 from benchmarks.figures.markdown import microseconds, note, table
 from benchmarks.timing import compared
 from gallery.curves import PICTURES, redraw
-from gallery.kernels.softmax import LONGEST, SHORT
+from gallery.kernels.softmax import LONGEST
 from gallery.levels import page as levels
 from gallery.levels.parts import COMPILE, TRITON
 
@@ -96,7 +96,7 @@ SAME_OPERATION = {"GB/s": ("copy", "torch"), "TFLOP/s": ("matmul", "cuBLAS")}
 
 def bound(name: str, direction: str, size: Sequence[int]) -> str:
     """Return what keeps a kernel below 95 % of a copy by the bytes that it moves, or nothing."""
-    if name == "softmax" and size[-1] > (LONGEST if direction == "forward" else SHORT):
+    if name == "softmax" and size[-1] > LONGEST:
         return "rows are read twice, which bounds it at " + ("2/3" if direction == "forward" else "3/5")
     return ""
 

@@ -29,14 +29,16 @@ from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
 SHORT, LONGEST = 16_384, 32_768
-"""The columns of rows of which a multiprocessor holds more than one, and of a row that it holds; longer rows are read
-in blocks. The gradient needs two rows at once, so it reads in blocks all that is not short."""
+"""The columns of rows of which a multiprocessor holds several, and of a row that it holds; longer rows are read in
+blocks. The gradient of the longest needs a few registers more than there are, whose numbers stay in the nearest cache.
+"""
 
 ROW_CHOICES = (
     Choice("few elements", "short rows, of which many programs are to have some", {"ELEMENTS": 1024}, 4),
     Choice("more elements", "a program has more loads under way", {"ELEMENTS": 2048}, 4),
     Choice("more threads", "rows of some thousands, in few registers of each thread", {"ELEMENTS": 4096}, 8),
-    Choice("many threads", "the longest rows, in few registers of each thread", {"ELEMENTS": 16384}, 16),
+    Choice("many threads", "long rows, in few registers of each thread", {"ELEMENTS": 16384}, 16),
+    Choice("all threads", "the longest rows, in the registers of a whole multiprocessor", {"ELEMENTS": 32768}, 32),
 )
 AHEAD_CHOICES = (
     Choice("all threads", "few registers of each thread", {"AHEAD": 2}, 32),
@@ -184,7 +186,7 @@ def softmax_backward(y: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     columns = y.shape[-1]
     rows = y.numel() // columns
     y, gradient = y.contiguous(), gradient.contiguous()
-    if columns <= SHORT:
+    if columns <= LONGEST:
         row_backward_kernel[_rows_grid(rows, columns)](
             y, gradient, d, rows, columns, COLUMNS=triton.next_power_of_2(columns)
         )
