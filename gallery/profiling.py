@@ -88,7 +88,7 @@ def profile_command(name: str, size: str | None, dtype: str | None, output: Path
     if launch:
         launched(jobs)
         return
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, soft_wrap=True)
     path = made(output) / f"{name.replace('/', '_')}.json"
     trace = recorded(jobs, path)
     has = Multiprocessor.of(torch.device("cuda"))

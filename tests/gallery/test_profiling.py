@@ -13,6 +13,7 @@ from gallery.__main__ import main
 from gallery.errors import GalleryError
 from gallery.occupancy import Multiprocessor, Occupancy, occupancy
 from gallery.profiling import Job, Kernel
+from tests.gallery.drawing import DEVICE
 
 HOPPER = Multiprocessor(threads=2048, registers=65536, shared_bytes=228 * 1024, programs=32)
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
@@ -117,6 +118,25 @@ def test_without_a_gpu_it_says_that_it_needs_one(name: str, monkeypatch: pytest.
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == "Error: profile needs a CUDA GPU, and torch finds none; `run` works without."
+
+
+def test_the_command_goes_through_all_calls_of_an_exhibit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On this machine's device, as if it were a GPU; a CPU has no kernels to show."""
+    monkeypatch.setattr(profiling, "kernel_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(profiling, "draw", lambda exhibit, size, dtype, _: exhibit.sample(size, dtype, DEVICE))
+    monkeypatch.setattr(Multiprocessor, "of", lambda device: HOPPER)
+    monkeypatch.setattr(profiling.shutil, "which", lambda name: None)
+    profiling.profile_command("softmax", "4x50", "bfloat16", tmp_path / "new")
+    text = capsys.readouterr().out
+    assert "softmax of 4x50, bfloat16" in text
+    for name in ("softmax", "torch", "softmax, gradients", "torch, gradients"):
+        assert name in [line.strip() for line in text.splitlines()]
+    assert "ncu is not installed" in text
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["softmax.json"]
+    with pytest.raises(GalleryError, match="cannot be written: Not a directory"):
+        profiling.profile_command("softmax", "4x50", None, tmp_path / "new/softmax.json/in")
 
 
 def test_levels_are_found_by_name() -> None:
