@@ -162,10 +162,11 @@ def _cases(exhibit: Exhibit, sizes: list[Size], dtype: torch.dtype) -> list[Case
     """Return the cases of an exhibit's sizes."""
     fault = f"the error is larger than {exhibit.tolerances[dtype]:.0e}."
     return [
-        Case(written(size), lambda dtype, device, size=size: draw(exhibit, size, dtype, device), fault, dtype, large=True)
+        Case(
+            written(size), lambda dtype, device, size=size: draw(exhibit, size, dtype, device), fault, dtype, large=True
+        )
         for size in sizes
     ]
-
 
 
 def _special_cases(exhibit: Exhibit, dtype: torch.dtype, device: torch.device) -> list[tuple[Case, float]]:
