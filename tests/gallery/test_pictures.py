@@ -29,7 +29,7 @@ def test_what_is_committed_is_what_the_generator_draws(name: str) -> None:
     assert (FOLDER / f"{name}.svg").read_text(encoding="utf-8") == drawn, "run `make pages`"
 
 
-@pytest.mark.parametrize("module", ["gallery.pictures.__main__", "gallery.page"])
+@pytest.mark.parametrize("module", ["gallery.pictures.__main__", "gallery.page", "gallery.notebooks.__main__"])
 @pytest.mark.parametrize("argument", ["--help", "map"])
 def test_help_and_unknown_arguments_write_nothing(
     module: str, argument: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
