@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -68,6 +69,17 @@ class Timing:
         }
 
 
+def compared(ours: Mapping[str, Any], other: Mapping[str, Any]) -> int:
+    """Return 1 if one time is shorter than another by more than the spread of either, −1 if longer, 0 if neither.
+
+    Both are as `Timing.to_json` gives them.
+    """
+    difference = float(other["median_us"]) - float(ours["median_us"])
+    if abs(difference) <= max(time["spread"] * time["median_us"] for time in (ours, other)):
+        return 0
+    return 1 if difference > 0 else -1
+
+
 @dataclass(frozen=True)
 class Effort:
     """The duration of a measurement.
@@ -87,6 +99,7 @@ class Effort:
 QUICK = Effort(rounds=5, block_s=0.005, contender_s=0.5, least_rounds=2, warm_up_s=0.02)
 ONE_CALL = Effort(rounds=2, block_s=0.0, pause_s=0.0, warm_up_s=0.0)
 UNTIMED_SHARE = 0.2
+LEAST_CALLS = 3
 
 
 def time_on_host(contenders: Sequence[Contender], inputs: int, effort: Effort) -> dict[str, Timing]:
@@ -118,17 +131,24 @@ def take_turns(names: Sequence[str], block: Callable[[str, float], list[float]],
 
 
 def time_block(contender: Contender, inputs: int, duration_s: float) -> list[float]:
-    """Call for at least that long, and once at least, after some untimed calls; return each call's time in µs."""
+    """Call for at least that long, and once at least, after some untimed calls; return each call's time in µs.
+
+    There are `LEAST_CALLS` at least if they fit in that time, so that a machine that stops for longer than a block
+    during one call does not make that call the block's only one, and its time the block's median.
+    """
     clock, call = time.perf_counter_ns, contender.call
     times: list[float] = []
     with contender.context(), _without_garbage_collection():
         begins = clock() + int(duration_s * 1e9 * UNTIMED_SHARE)
-        i = 0
+        i, quickest = 0, math.inf
         while i < 1 or clock() < begins:
+            start = clock()
             call(i % inputs)
+            quickest = min(quickest, clock() - start)
             i += 1
         ends = clock() + int(duration_s * 1e9)
-        while not times or clock() < ends:
+        least = LEAST_CALLS if quickest * LEAST_CALLS < duration_s * 1e9 else 1
+        while len(times) < least or clock() < ends:
             number = i % inputs
             start = clock()
             call(number)

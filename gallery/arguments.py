@@ -11,7 +11,10 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 def demand_alike(dtypes: Collection[torch.dtype] = FLOATS, **tensors: torch.Tensor) -> None:
     """Raise `TypeError` or `ValueError` unless all tensors have one type of `dtypes` and are on one device."""
-    (first, head), *_ = tensors.items()
+    (first, head), *others = tensors.items()
+    dtype, device = head.dtype, head.device
+    if dtype in dtypes and all(other.dtype == dtype and other.device == device for _, other in others):
+        return
     for name, tensor in tensors.items():
         if tensor.dtype not in dtypes:
             accepted = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
@@ -25,6 +28,8 @@ def demand_alike(dtypes: Collection[torch.dtype] = FLOATS, **tensors: torch.Tens
 
 def demand_shape(name: str, tensor: torch.Tensor, *shape: int) -> None:
     """Raise `ValueError` unless a tensor has this shape; −1 stands for any length."""
+    if tensor.shape == shape:
+        return
     if tensor.dim() != len(shape) or any(
         want not in (-1, have) for want, have in zip(shape, tensor.shape, strict=True)
     ):

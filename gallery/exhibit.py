@@ -70,6 +70,9 @@ class Exhibit:
     axis: tuple[str, Callable[[Size], int]] = ("elements", math.prod)
     """The name of the curve's axis, and a function from a size to its place there."""
 
+    lengths: str = "lengths"
+    """The meaning of a size's numbers, as `run --size` takes them: "rows x columns"."""
+
     remark: Callable[..., str] | None = None
     """A further measurement of these arguments on a GPU, as a sentence that `run` prints."""
 

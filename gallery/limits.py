@@ -1,4 +1,7 @@
-"""The measured limits of this GPU, copying memory and multiplying matrices, timed beside the exhibits."""
+"""What rates are compared with, copying memory and multiplying matrices on this GPU, timed beside the exhibits.
+
+Neither is a limit: a copy reads as much as it writes, and memory is faster if nearly all bytes go one way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ LIMIT = "the limit"
 
 @dataclass(frozen=True)
 class Limit:
-    """The rate that nothing of a kind exceeds, in units a second, and how a kernel's time compares."""
+    """The rate of a copy or of a product, in units a second, and how a kernel's time compares."""
 
     name: str
     unit: str
@@ -30,12 +33,15 @@ class Limit:
     amount: int
     """The work of a kernel in the same units: bytes to move, or floating-point operations."""
 
+    spread: float
+    """How far the medians of its own blocks of calls lie apart, as a share of its time."""
+
     def rate_of(self, microseconds: float) -> float:
         """Return the rate of a kernel that took so long."""
         return self.amount / microseconds * 1e6
 
     def share_of(self, microseconds: float) -> float:
-        """Return it as a share of the limit."""
+        """Return it as a share of this rate."""
         return self.rate_of(microseconds) / self.rate
 
     def text(self, rate: float) -> str:
@@ -53,7 +59,7 @@ def time_beside_limit(
 ) -> tuple[Limit, dict[str, Timing]]:
     """Return what bounds an exhibit on these arguments, or its backward, and the times of the calls.
 
-    The limit's own calls take turns with them: a GPU that slows down as it grows warm slows all.
+    Its own calls take turns with them: a GPU that slows down as it grows warm slows all.
     """
     work, traffic = (exhibit.backward_work, exhibit.backward_traffic) if backward else (exhibit.work, exhibit.traffic)
     if work is not None:
@@ -65,7 +71,8 @@ def time_beside_limit(
         name, unit, amount = "torch's copy", "bytes", traffic(*arguments)
         full, call = copy_call()
     times = time_calls({LIMIT: call, **calls}, rounds)
-    return Limit(name, unit, full / times.pop(LIMIT).median_us * 1e6, amount), times
+    bound = times.pop(LIMIT)
+    return Limit(name, unit, full / bound.median_us * 1e6, amount, bound.spread), times
 
 
 @cache

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from triton.runtime.errors import InterpreterError
 
 from benchmarks.timing import Timing
 from gallery.catalogue import kernel_device
@@ -29,6 +31,7 @@ from gallery.exercises.memory import Memory
 from gallery.exercises.report import print_finding
 from gallery.exhibit import Arguments, Exhibit, Size
 from gallery.limits import Limit, time_beside_limit
+from gallery.sizes import demand_room, read_size, refusals, written
 
 ROOT = Path(__file__).parents[1]
 SEED = 7
@@ -49,6 +52,8 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     if device.type == "cpu":
         console.print("There is no GPU: the kernels run through the interpreter, which says nothing of their speed.")
     sizes = [timed] if size and timed else [*exhibit.sizes, *([timed] if timed else [])]
+    if size and timed:
+        _demand_taken(exhibit, timed, kind, device)
     cases, special = _cases(exhibit, sizes, kind), _special_cases(exhibit, kind, device)
     errors, faults = {}, {}
     for way in exhibit.ways:
@@ -129,22 +134,12 @@ def draw(exhibit: Exhibit, size: Size, dtype: torch.dtype, device: torch.device)
     """Return the arguments of a size, the same in every run.
 
     Raises:
-        GalleryError: There are none of such a size.
+        GalleryError: There are none of such a size, or the memory does not suffice for them.
     """
+    demand_room(exhibit, size, dtype, device)
     torch.manual_seed(SEED)
-    try:
+    with refusals(exhibit, size):
         return exhibit.sample(size, dtype, device)
-    except (ValueError, TypeError, IndexError) as reason:
-        known = ", ".join(map(_text, [*exhibit.sizes[:4], exhibit.curve[-1]]))
-        raise GalleryError(f"{exhibit.name} has no size {_text(size)}; sizes are such as {known}.") from reason
-
-
-def read_size(exhibit: Exhibit, text: str) -> Size:
-    """Return a size given as 4096x512; raise `GalleryError` for other texts."""
-    try:
-        return tuple(int(part) for part in text.replace(",", "x").split("x"))
-    except ValueError:
-        raise GalleryError(f"--size {text} is no size; it takes one as {_text(exhibit.curve[-1])}.") from None
 
 
 def read_dtype(exhibit: Exhibit, name: str | None) -> torch.dtype:
@@ -155,11 +150,21 @@ def read_dtype(exhibit: Exhibit, name: str | None) -> torch.dtype:
     return known[name] if name else exhibit.dtypes[0]
 
 
+def _demand_taken(exhibit: Exhibit, size: Size, dtype: torch.dtype, device: torch.device) -> None:
+    """Raise `GalleryError` if an exhibit refuses a size's arguments; what else goes wrong is left to the judge."""
+    arguments, memory = draw(exhibit, size, dtype, device), Memory()
+    (_, watch), *_ = ways_to_run("triton", device, large=True)
+    with suppress(InterpreterError), refusals(exhibit, size), memory.guarding(), watch(memory, Finding("")):
+        next(iter(exhibit.ways.values()))(*arguments)
+
+
 def _cases(exhibit: Exhibit, sizes: list[Size], dtype: torch.dtype) -> list[Case]:
     """Return the cases of an exhibit's sizes."""
     fault = f"the error is larger than {exhibit.tolerances[dtype]:.0e}."
     return [
-        Case(_text(size), lambda dtype, device, size=size: draw(exhibit, size, dtype, device), fault, dtype, large=True)
+        Case(
+            written(size), lambda dtype, device, size=size: draw(exhibit, size, dtype, device), fault, dtype, large=True
+        )
         for size in sizes
     ]
 
@@ -239,9 +244,5 @@ def _about(
     text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
     text += f" and on {len(special)} special inputs" if special else ""
     if timed is not None and bound is not None:
-        text += f", timed on {_text(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
+        text += f", timed on {written(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
     return f"{text}. Errors may be {exhibit.tolerances[dtype]:.0e}."
-
-
-def _text(size: Size) -> str:
-    return "x".join(map(str, size))

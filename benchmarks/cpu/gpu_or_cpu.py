@@ -4,7 +4,8 @@
 
 For each family of models, small to large, three libraries are timed: the engine `triton` (on a CPU: `torch`) as an
 entry answers, with the search for NaN; scikit-learn as its users call it, on float64 and on float32 rows, and with the
-rows cut into one part for each core, which models that use one core alone need; and onnxruntime with its own threads.
+rows cut into one part for each core, which models that use one core alone need, each also with `assume_finite`, without
+its search for NaN; and onnxruntime with its own threads.
 The fastest way of a library counts. Answers are compared with scikit-learn's own on float64 rows before they are timed.
 
 Models are fitted, compiled and converted side by side, before anything is timed. A batch that would take
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -51,7 +53,9 @@ from benchmarks.timing import Contender, Effort, take_turns
 from triton_regressors.advise.measured_models import shape_of
 from triton_regressors.kernels.engine.runner import Runner
 
-BATCH_SIZES = (1, 8, 64, 256, 1024, 4096, 16384, 65536)
+BATCH_SIZES = tuple(2**k for k in range(17))
+"""Each is twice the one before, so that the one from which on a library is faster is known within a factor of two."""
+
 QUICK_BATCH_SIZES = (1, 64, 1024, 16384, 65536)
 EFFORT = Effort(rounds=7, block_s=0.01, pause_s=0.001, contender_s=0.25, least_rounds=3, warm_up_s=0.01)
 QUICK = Effort(rounds=4, block_s=0.005, pause_s=0.001, contender_s=0.08, least_rounds=2, warm_up_s=0.002)
@@ -67,6 +71,9 @@ CHECKED = 64
 
 HOPELESS, SOON_S = 3.0, 0.01
 """A way this many times slower than the library's fastest is not timed, unless it takes less than `SOON_S`."""
+
+FINITE = "assume_finite"
+"""The end of the names of scikit-learn's ways without its search for NaN."""
 
 PARTS_FROM = 512
 """Batches of this many rows and more are also cut into a part for each core."""
@@ -173,16 +180,24 @@ class WholeScikitLearn(CaseLibrary, ScikitLearn):
     def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
         """See `Library`."""
         predict = self.model.estimator.predict
+        finite = functools.partial(sklearn.config_context, assume_finite=True)
+
+        def unchecked(x: np.ndarray) -> Any:  # in a thread, which has settings of its own
+            with finite():
+                return predict(x)
+
         double = [x.astype(np.float64) for x in inputs]
-        found = [
-            Contender(f"{SCIKIT_LEARN}, float64", lambda i: predict(double[i])),
-            Contender(f"{SCIKIT_LEARN}, float32", lambda i: predict(inputs[i])),
-        ]
+        found = []
+        for name, rows in (("float64", double), ("float32", inputs)):
+            found.append(Contender(f"{SCIKIT_LEARN}, {name}", lambda i, rows=rows: predict(rows[i])))
+            found.append(Contender(f"{SCIKIT_LEARN}, {name}, {FINITE}", lambda i, rows=rows: predict(rows[i]), finite))
         if len(inputs[0]) >= PARTS_FROM:
             parts = [np.array_split(x, self.cores) for x in double]
             one_each = functools.partial(threadpool_limits, 1, user_api="blas")
             name = f"{SCIKIT_LEARN}, {self.cores} threads"
-            found.append(Contender(name, lambda i: np.concatenate(list(self.threads.map(predict, parts[i]))), one_each))
+            for way, call in ((name, predict), (f"{name}, {FINITE}", unchecked)):
+                work = lambda i, call=call: np.concatenate(list(self.threads.map(call, parts[i])))  # noqa: E731
+                found.append(Contender(way, work, one_each))
         return found
 
 

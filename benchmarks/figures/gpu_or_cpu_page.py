@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.cpu.libraries import ONNXRUNTIME, SCIKIT_LEARN
-from benchmarks.cpu.predict import crossover, fastest
+from benchmarks.cpu.predict import fastest
 from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.models import FAMILIES
+from benchmarks.timing import compared
 from triton_regressors.advise import prices
 from triton_regressors.advise.measured_models import TABLE, small_table
 
@@ -18,6 +19,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "worth.md"
 TRITON = "triton"
 PEERS = (SCIKIT_LEARN, ONNXRUNTIME)
 CHEAP = prices.GPUS[1]
+CLOSE = 2
+"""Two batch sizes are close enough to name the larger alone if it is at most this many times the smaller."""
 
 
 def documents(results: Mapping[str, Mapping[str, Document]]) -> Iterator[tuple[str, Document]]:
@@ -40,11 +43,26 @@ def rate(model: Document, library: str) -> float | None:
     return max(rates, default=None)
 
 
-def worth_from(model: Document, peer: str) -> int | None:
-    """Return the batch size from which on the GPU stays faster than a peer, where both were measured, or None."""
-    pairs = [(point["rows"], fastest(point, TRITON), fastest(point, peer)) for point in model["points"]]
-    both = [(rows, ours["median_us"], other["median_us"]) for rows, ours, other in pairs if ours and other]
-    return crossover(*zip(*both, strict=True)) if both else None
+def compared_with(point: Document, peer: str) -> int | None:
+    """Return 1 if the GPU is faster than a peer at one size, −1 if slower, 0 within their spread, None if unknown."""
+    ours, other = fastest(point, TRITON), fastest(point, peer)
+    return compared(ours, other) if ours and other else None
+
+
+def worth_from(model: Document, peer: str) -> tuple[int, int] | None:
+    """Return where the GPU becomes faster than a peer, by more than their spread, and stays so: two batch sizes.
+
+    At the first, 0 if there is none, it is not faster, and from the second on it is. None if it is not at the largest.
+    """
+    found = None
+    for point in sorted(model["points"], key=lambda point: point["rows"], reverse=True):  # type: ignore[no-any-return]
+        sign = compared_with(point, peer)
+        if sign is None:
+            continue
+        if sign < 1:
+            return None if found is None else (point["rows"], found)
+        found = point["rows"]
+    return None if found is None else (0, found)
 
 
 def ratio(model: Document, rows: int, peer: str) -> tuple[float, bool]:
@@ -89,8 +107,28 @@ def needed_share(model: Document, host: prices.Host) -> float:
 
 def page(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return docs/worth.md."""
+    found = [document for _, document in documents(results)]
     sections = [section(name, document) for name, document in documents(results)] or [NOTHING]
-    return "\n\n".join([INTRODUCTION, *sections, PRICES]) + "\n"
+    title, introduction = INTRODUCTION.split("\n\nIt depends", 1)
+    answers = [linear(document) for document in found[:1]]
+    return "\n\n".join([title, *filter(None, answers), f"It depends{introduction}", *sections, PRICES]) + "\n"
+
+
+def linear(document: Document) -> str:
+    """Return the answer to the question that this project began with, as far as the figures give it."""
+    ridges = [model for family in document["families"] if family["family"] == "linear" for model in family["models"]]
+    host = prices.price_of(document["environment"]["device"])
+    if not ridges or host is None:
+        return ""
+    dearer = [(cost(model, TRITON, host.usd_per_hour) or math.nan) / cheapest_cpu(model) for model in ridges]
+    if not min(dearer) > 1 or any(worth_from(model, ONNXRUNTIME) for model in ridges):
+        return ""
+    least, most = (f"{value:.0f}" for value in (min(dearer), max(dearer)))
+    return (
+        f"**Linear models do not pay on a GPU.** On an {document['environment']['device']} no Ridge that was measured "
+        f"is faster than onnxruntime on {document['environment']['cores']} cores at the largest batches, and a million "
+        f"rows cost {least} to {most} times as much. Serve them on a CPU."
+    )
 
 
 def section(name: str, document: Document) -> str:
@@ -123,10 +161,12 @@ def section(name: str, document: Document) -> str:
     return "\n\n".join(
         [
             f"## Time: {device} against {cores} cores",
-            "How many times faster the GPU answers; below 1 the CPU is ahead, and ~ is by the peer's rate at the "
-            f"largest batch that was timed{note(document)}.",
+            "How many times faster the GPU answers; below 1 the CPU is ahead, ≈ differs by less than the spread of the "
+            f"times, and ~ is by the peer's rate at the largest batch that was timed{note(document)}.",
             f"![Ratios of times by model and batch size]({where}/worth.png)",
-            "The GPU's µs, and the number of rows in a call from which on it stays faster:",
+            "The GPU's µs, and the number of rows in a call from which on it stays faster by more than the times' "
+            "spread, which is how far the medians of the blocks of calls lie apart: one block that the machine held up "
+            "makes it large. Where no size between two was measured, both are named:",
             table(header, "lrrrrr", rows),
             *missing(document),
             *wrong(document),
@@ -155,7 +195,13 @@ def since(model: Document, peer: str) -> str:
     if reason:
         return reason
     found = worth_from(model, peer)
-    return "never" if found is None else "always" if found == 1 else f"from {found:,} rows"
+    if found is None:
+        last = [sign for point in model["points"] if (sign := compared_with(point, peer)) is not None][-1]
+        return "never" if last < 0 else "not by more than the spread"
+    slower, faster = found
+    if not slower:
+        return "always"
+    return f"from {faster:,} rows" if faster <= CLOSE * slower else f"from between {slower:,} and {faster:,} rows"
 
 
 def missing(document: Document) -> list[str]:
@@ -222,8 +268,9 @@ which that is. `--gpu-price` and `--cpu-price` take your own prices.
 
 The figures below are host to host in one process: float32 rows in the caller's memory, answers in the caller's memory,
 medians of warm calls. The GPU's include the search for NaN that an entry makes. scikit-learn is called on float64 and
-on float32 rows and with the rows cut into a part for each core, and the fastest counts; onnxruntime has all cores, and
-the fastest graph that skl2onnx makes. A library whose answers differ from scikit-learn's float64 `predict` by more than
+on float32 rows, with the rows cut into a part for each core, and, where the figures have it, each way also without its
+search for NaN (`assume_finite`), and the fastest counts; onnxruntime has all cores, and the fastest graph that skl2onnx
+makes. A library whose answers differ from scikit-learn's float64 `predict` by more than
 0.01 standard deviations is not timed; where a call would take more than 0.1 s, larger batches are left out.
 
 What they do not say: a served request takes some 150 µs in the Triton server whatever the model, so that a millisecond

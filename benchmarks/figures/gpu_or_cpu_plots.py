@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-from benchmarks.figures.gpu_or_cpu_page import CHEAP, PEERS, TRITON, cost, models, rate, ratio, why_not
+from benchmarks.figures.gpu_or_cpu_page import CHEAP, PEERS, TRITON, compared_with, cost, models, rate, ratio, why_not
 from benchmarks.figures.markdown import Document
 from triton_regressors.advise import prices
 
@@ -30,24 +30,33 @@ def draw_ratios(document: Document, path: Path) -> None:
     rows = models(document)
     sizes = sorted({point["rows"] for model in rows for point in model["points"]})
     figure, axes = plt.subplots(
-        1, len(PEERS), figsize=(4.6 * len(PEERS) + 3, 0.3 * len(rows) + 1.6), sharey=True, layout="constrained"
+        1,
+        len(PEERS),
+        figsize=(max(4.6, 0.5 * len(sizes)) * len(PEERS) + 3, 0.3 * len(rows) + 1.6),
+        sharey=True,
+        layout="constrained",
     )
     for axis, peer in zip(axes, PEERS, strict=True):
         ratios = np.array([[ratio(model, size, peer)[0] for size in sizes] for model in rows])
+        coloured = np.array(
+            [[1.0 if level(model, size, peer) else ratio(model, size, peer)[0] for size in sizes] for model in rows]
+        )
         shown = axis.imshow(
-            np.clip(ratios, 1 / MOST, MOST), cmap=SLOWER_FASTER, norm=LogNorm(1 / MOST, MOST), aspect="auto"
+            np.clip(coloured, 1 / MOST, MOST), cmap=SLOWER_FASTER, norm=LogNorm(1 / MOST, MOST), aspect="auto"
         )
         for (line, column), value in np.ndenumerate(ratios):
             if np.isnan(value):
                 continue
-            about = "~" * (not ratio(rows[line], sizes[column], peer)[1])
+            about = (
+                "≈" if level(rows[line], sizes[column], peer) else "~" * (not ratio(rows[line], sizes[column], peer)[1])
+            )
             text = f"{about}{value:,.0f}" if value >= 9.95 else f"{about}{value:.1f}"
             axis.text(column, line, text, ha="center", va="center", fontsize=7.5)
         for line, model in enumerate(rows):
             reason = why_not(model, peer)
             if reason:
                 axis.text((len(sizes) - 1) / 2, line, reason, ha="center", va="center", fontsize=7, style="italic")
-        axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes], fontsize=8)
+        axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes], fontsize=8, rotation=30, ha="right")
         axis.set_xlabel("rows in a call")
         axis.set_title(f"against {peer}", fontsize=10)
         _separate_families(axis, document)
@@ -59,6 +68,11 @@ def draw_ratios(document: Document, path: Path) -> None:
     figure.suptitle(f"{environment['device']} against {environment['cores']} cores, host to host", fontsize=11)
     figure.savefig(path, dpi=110, metadata=METADATA)
     plt.close(figure)
+
+
+def level(model: Document, rows: int, peer: str) -> bool:
+    """Return whether the GPU's time and a peer's differ by less than their spread at one batch size."""
+    return any(compared_with(point, peer) == 0 for point in model["points"] if point["rows"] == rows)
 
 
 def draw_money(document: Document, path: Path) -> None:

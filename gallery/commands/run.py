@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 SizeOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="As 4096x512; by default the largest of its curve on a GPU.")
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="As 4096x512; `python -m gallery` says what each number is. By default the largest of its curve.",
+    ),
 ]
 DtypeOption = Annotated[
     str | None, typer.Option(metavar="TYPE", help="float32, float16 or bfloat16; by default its first.")

@@ -52,7 +52,7 @@ CHOICES = (
 
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False) -> torch.Tensor:
     """Return o, with s written to memory."""
-    s = q @ k.mT / math.sqrt(q.shape[-1])
+    s = q / math.sqrt(q.shape[-1]) @ k.mT
     if causal:
         s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf)
     return torch.softmax(s, -1) @ v
@@ -248,6 +248,7 @@ EXHIBIT = Exhibit(
         (1, 1, 129, 200, 128, 1),
     ],
     curve=[(1, 16, tokens, tokens, 128, 0) for tokens in (512, 1024, 2048, 4096, 8192, 16384)],
+    lengths="sequences x heads x queries x keys x d (64 or 128) x causal (0 or 1)",
     tolerances={torch.bfloat16: 1.6e-2, torch.float16: 2e-3, torch.float32: 5e-6},
     traffic=lambda q, k, v, causal: (2 * q.numel() + k.numel() + v.numel()) * q.element_size(),
     work=lambda q, k, v, causal: 4 * q.numel() * k.shape[2] // (2 if causal else 1),

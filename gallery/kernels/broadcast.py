@@ -86,6 +86,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (7, 1030), (100, 33)],
     curve=[(2**k, 2**k) for k in range(6, 16)],
+    lengths="rows x columns",
     tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},
     traffic=lambda a, b: (a.numel() * b.numel() + a.numel() + b.numel()) * a.element_size(),
     differentiable=True,

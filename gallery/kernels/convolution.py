@@ -220,9 +220,11 @@ EXHIBIT = Exhibit(
         (3, 72, 5, 6, 8, 2, 1, 1, 1),
     ],
     curve=[(n, 256, 56, 56, 256, 3, 1, 1, 1) for n in (1, 2, 4, 8, 16, 32)],
+    lengths="images x channels x height x width x filters x side of the window x stride x padding x dilation",
     tolerances={torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 4e-6},
     traffic=traffic,
     work=products,
     differentiable=True,
     chosen=lambda: chosen(descriptor_kernel, pointer_kernel, weight_kernel),
+    axis=("images of 56 x 56 x 256", lambda size: size[0]),
 )

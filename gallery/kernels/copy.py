@@ -160,6 +160,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (7, 1032), (100, 33)],
     curve=[(2**k, 2**k) for k in range(6, 15)],
+    lengths="rows x columns",
     tolerances={torch.float32: 0.0, torch.float16: 0.0, torch.bfloat16: 0.0},
     traffic=lambda x: 2 * x.numel() * x.element_size(),
     differentiable=True,

@@ -146,6 +146,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0,), (1,), (7,), (1000,), (4097,), (3 * 4096 + 5,)],
     curve=[(2**k,) for k in range(12, 29, 2)],
+    lengths="elements",
     tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},
     traffic=lambda x, y: 2 * x.numel() * x.element_size(),
     differentiable=True,

@@ -14,6 +14,7 @@ reason.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -112,6 +113,8 @@ def layer_norm_with_statistics(
     width = x.shape[-1]
     demand_shape("weight", weight, width)
     demand_shape("bias", bias, width)
+    if not 0 < eps < math.inf:
+        raise ValueError(f"'eps' is {eps}; it must be above 0 and finite.")
     x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
     y = torch.empty_like(x)
     mean = x.new_empty(x.shape[:-1], dtype=torch.promote_types(x.dtype, torch.float32))
@@ -177,6 +180,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(1, WIDEST + 1), (0, 8), (3, 0), (2, 3), (5, 7), (33, 64), (2, 3, 500)],
     curve=[(rows, 4096) for rows in (16, 256, 4096, 32768, 131072)],
+    lengths="rows x n, or more lengths before n",
     tolerances={torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 5e-6, torch.float64: 1e-13},
     traffic=lambda x, *_: 2 * x.numel() * x.element_size(),
     differentiable=True,

@@ -1,12 +1,13 @@
-"""Linear regression, trained: a module whose forward and backward are the gallery's kernels from data to loss.
+"""Linear regression, trained: a module whose loss and gradients are the gallery's kernels.
 
-Mathematics: pᵢ = Σⱼ xᵢⱼ wⱼ, loss L = Σᵢ (pᵢ + b − yᵢ)² / n; given dL, dpᵢ = 2 dL (pᵢ + b − yᵢ) / n and db = Σᵢ dpᵢ, and
-from dp `weighted_sum.py` computes dw and dx. x [rows, columns], w [columns], b [], y and p [rows], L [].
-Lesson: an operator with a forward and a backward is all that training needs. torch chains the operators'
-gradients and passes dw and db to any of its optimisers, which know nothing about kernels. Bias, difference, square and
-mean are one kernel: torch's own operators would write and read n numbers between each two of them. The loss reduces n
-numbers to one in two stages, like all sums of the gallery: programs sum their rows, a second kernel sums the programs
-(`sums.py`). The gradient reads the same rows again, which is cheaper than keeping the forward's values.
+Mathematics: pᵢ = Σⱼ xᵢⱼ wⱼ, loss L = Σᵢ (pᵢ + b − yᵢ)² / n; given dL, dpᵢ = 2 dL (pᵢ + b − yᵢ) / n, db = Σᵢ dpᵢ,
+dwⱼ = Σᵢ dpᵢ xᵢⱼ, dxᵢⱼ = dpᵢ wⱼ and dyᵢ = −dpᵢ. x [rows, columns], w [columns], b [], y and p [rows], L [].
+Lesson: an operator with a forward and a backward is all that training needs. torch passes dw and db to any of its
+optimisers, which know nothing about kernels. Product, bias, difference, square and mean are one kernel, and so are all
+gradients: x, which is nearly all of the bytes, is read once in each. Only p + b − y is kept for the gradients, a number
+for each row. The loss reduces n numbers to one in two stages, like all sums of the gallery: programs sum their rows, a
+second kernel sums the programs (`sums.py`). There are as many programs as run at once, and each goes on to further
+rows: were there more, the last ones would run alone at the end.
 In the product: `exporter/estimators/linear.py` exports the result of such training: w and b are all there is to serve.
 """
 
@@ -23,12 +24,14 @@ import triton.language as tl
 from gallery.arguments import FLOATS, demand_alike, demand_shape
 from gallery.exhibit import Exhibit, Size
 from gallery.kernels.sums import parts_for, sum_parts
-from gallery.kernels.weighted_sum import weighted_sum, weighted_sum_kernel
-from gallery.tuning import chosen
+from gallery.kernels.weighted_sum import weighted_sum
 
 DTYPES = (*FLOATS, torch.float64)
-BLOCK = 1024
-"""The rows that a program holds at once."""
+ELEMENTS, WIDEST, WARPS = 4096, 256, 8
+"""The elements of x that a program holds at once, the most columns of these, and its warps."""
+
+FORWARD_PROGRAMS, BACKWARD_PROGRAMS = 3, 4
+"""Programs for each multiprocessor, as many as run at once. None of these is tuned, as they set the order of sums."""
 
 
 def reference(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -37,84 +40,138 @@ def reference(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor
 
 
 @triton.jit
-def squared_error_kernel(p, b, y, parts, n, BLOCK: tl.constexpr):
-    """Write the sum of the squares of this program's rows; p, y: [n], b: [], parts: [parts]."""
+def loss_kernel(x, w, b, y, off, parts, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Write p + b − y of this program's rows, and the sum of their squares / n.
+
+    x: [rows, columns], w: [columns], b: [], y: [rows], off: float32 or float64 [rows], parts: the like [programs].
+    """
     COMPUTE: tl.constexpr = parts.dtype.element_ty
     bias = tl.load(b).to(COMPUTE)
-    sums = tl.zeros([BLOCK], COMPUTE)
-    for first in tl.range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
-        row = first + tl.arange(0, BLOCK).to(tl.int64)
-        value = tl.load(p + row, mask=row < n, other=0.0).to(COMPUTE)
-        target = tl.load(y + row, mask=row < n, other=0.0).to(COMPUTE)
-        off = tl.where(row < n, value + bias - target, 0.0)
-        sums += off * off
-    tl.store(parts + tl.program_id(0), tl.sum(sums) / n)
+    squares = tl.zeros([ROWS], COMPUTE)
+    for first in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        row = first + tl.arange(0, ROWS).to(tl.int64)
+        target = tl.load(y + row, mask=row < rows, other=0.0).to(COMPUTE)
+        sums = tl.zeros([ROWS, BLOCK], COMPUTE)
+        for start in tl.range(0, columns, BLOCK):
+            column = start + tl.arange(0, BLOCK)
+            inside = (row < rows)[:, None] & (column < columns)[None, :]
+            value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0).to(COMPUTE)
+            weight = tl.load(w + column, mask=column < columns, other=0.0).to(COMPUTE)
+            sums += value * weight[None, :]
+        error = tl.where(row < rows, tl.sum(sums, axis=1) + bias - target, 0.0)
+        tl.store(off + row, error, mask=row < rows)
+        squares += error * error
+    tl.store(parts + tl.program_id(0), tl.sum(squares) / rows)
 
 
 @triton.jit
-def squared_error_backward_kernel(gradient, p, b, y, dp, parts, n, BLOCK: tl.constexpr):
-    """Write dp of this program's rows, and their sum; gradient: [], dp: [n], the others as above."""
-    COMPUTE: tl.constexpr = parts.dtype.element_ty
-    bias = tl.load(b).to(COMPUTE)
-    factor = 2 * tl.load(gradient).to(COMPUTE) / n
-    sums = tl.zeros([BLOCK], COMPUTE)
-    for first in tl.range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
-        row = first + tl.arange(0, BLOCK).to(tl.int64)
-        value = tl.load(p + row, mask=row < n, other=0.0).to(COMPUTE)
-        target = tl.load(y + row, mask=row < n, other=0.0).to(COMPUTE)
-        value = tl.where(row < n, factor * (value + bias - target), 0.0)
-        tl.store(dp + row, value.to(dp.dtype.element_ty), mask=row < n)
-        sums += value
-    tl.store(parts + tl.program_id(0), tl.sum(sums))
+def loss_backward_kernel(
+    gradient,  # [], of the loss
+    x,  # [rows, columns]
+    w,  # [columns]
+    off,  # as above
+    dx,  # [rows, columns]
+    dy,  # [rows]
+    dw_parts,  # as off [programs, columns]
+    db_parts,  # [programs, 1]
+    rows,
+    columns,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """Write one block of columns of dx of this program's rows, and their contributions to dw, and dy and that to db."""
+    COMPUTE: tl.constexpr = off.dtype.element_ty
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    weight = tl.load(w + column, mask=column < columns, other=0.0).to(COMPUTE)
+    factor = 2 * tl.load(gradient).to(COMPUTE) / rows
+    first_block = tl.program_id(0) == 0
+    dw = tl.zeros([ROWS, BLOCK], COMPUTE)
+    db = tl.zeros([ROWS], COMPUTE)
+    for first in tl.range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS, num_stages=AHEAD):
+        row = first + tl.arange(0, ROWS).to(tl.int64)
+        inside = (row < rows)[:, None] & (column < columns)[None, :]
+        at = row[:, None] * columns + column[None, :]
+        value = tl.load(x + at, mask=inside, other=0.0).to(COMPUTE)
+        dp = factor * tl.load(off + row, mask=row < rows, other=0.0)
+        tl.store(dx + at, (dp[:, None] * weight[None, :]).to(dx.dtype.element_ty), mask=inside)
+        tl.store(dy + row, (-dp).to(dy.dtype.element_ty), mask=(row < rows) & first_block)
+        dw += dp[:, None] * value
+        db += dp
+    own = dw_parts + tl.program_id(1).to(tl.int64) * columns
+    tl.store(own + column, tl.sum(dw, axis=0), mask=column < columns)
+    tl.store(db_parts + tl.program_id(1), tl.sum(db), mask=first_block)
 
 
-def _parts(p: torch.Tensor) -> torch.Tensor:
-    """Return an empty tensor for the sums of the programs, [parts, 1]."""
-    count = parts_for(p, triton.cdiv(len(p), BLOCK))
-    return p.new_empty(count, 1, dtype=torch.promote_types(p.dtype, torch.float32))
-
-
-@torch.library.custom_op("gallery::squared_error", mutates_args=())
-def squared_error(p: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return the mean of (p + b − y)² [] of p and y [n] and b [], of one type; of no rows it is 0."""
-    demand_alike(DTYPES, p=p, b=b, y=y)
-    demand_shape("p", p, -1)
-    demand_shape("b", b)
-    demand_shape("y", y, len(p))
-    p, y, parts = p.contiguous(), y.contiguous(), _parts(p)
-    if len(p):
-        squared_error_kernel[(len(parts),)](p, b, y, parts, len(p), BLOCK=BLOCK)
-    return sum_parts(parts, p.dtype).view(())
-
-
-@torch.library.custom_op("gallery::squared_error_backward", mutates_args=())
-def squared_error_backward(
-    gradient: torch.Tensor, p: torch.Tensor, b: torch.Tensor, y: torch.Tensor
+@torch.library.custom_op("gallery::squared_loss", mutates_args=())
+def squared_loss(
+    x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return dp [n] and db [] of dL [], p, b and y."""
-    p, y, parts = p.contiguous(), y.contiguous(), _parts(p)
-    dp = torch.empty_like(p)
-    if len(p):
-        squared_error_backward_kernel[(len(parts),)](gradient, p, b, y, dp, parts, len(p), BLOCK=BLOCK)
-    return dp, sum_parts(parts, p.dtype).view(())
+    """Return the loss [] of x [rows, columns], w [columns], b [] and y [rows], of one type, and p + b − y [rows].
+
+    The second is kept for the gradients, as float32, or float64 for that. The loss of no rows is 0.
+    """
+    demand_alike(DTYPES, x=x, w=w, b=b, y=y)
+    demand_shape("x", x, -1, -1)
+    demand_shape("w", w, x.shape[1])
+    demand_shape("b", b)
+    demand_shape("y", y, len(x))
+    x, w, y = x.contiguous(), w.contiguous(), y.contiguous()
+    off = torch.empty_like(y, dtype=torch.promote_types(y.dtype, torch.float32))
+    height, width = tile(x.shape[1])
+    parts = off.new_empty(parts_for(x, triton.cdiv(len(x), height), FORWARD_PROGRAMS), 1)
+    if len(x):
+        loss_kernel[(len(parts),)](x, w, b, y, off, parts, *x.shape, ROWS=height, BLOCK=width, num_warps=WARPS)
+    return sum_parts(parts, x.dtype).view(()), off
 
 
-@squared_error.register_fake
-def _(p: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return p.new_empty(())
+@torch.library.custom_op("gallery::squared_loss_backward", mutates_args=())
+def squared_loss_backward(
+    gradient: torch.Tensor, x: torch.Tensor, w: torch.Tensor, off: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return dx [rows, columns], dw [columns], db [] and dy [rows] of dL [], x, w and p + b − y."""
+    x, w = x.contiguous(), w.contiguous()
+    (rows, columns), (height, width) = x.shape, tile(x.shape[1])
+    dx, dy = torch.empty_like(x), x.new_empty(rows)
+    blocks = max(triton.cdiv(columns, width), 1)
+    programs = triton.cdiv(parts_for(x, blocks * triton.cdiv(rows, height), BACKWARD_PROGRAMS), blocks)
+    dw, db = off.new_empty(programs, columns), off.new_empty(programs, 1)
+    if rows:
+        loss_backward_kernel[(blocks, programs)](
+            gradient, x, w, off, dx, dy, dw, db, rows, columns, ROWS=height, BLOCK=width, AHEAD=2, num_warps=WARPS
+        )
+    return dx, sum_parts(dw, x.dtype), sum_parts(db, x.dtype).view(()), dy
 
 
-@squared_error_backward.register_fake
-def _(gradient: torch.Tensor, p: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.empty_like(p, memory_format=torch.contiguous_format), p.new_empty(())
+def tile(columns: int) -> tuple[int, int]:
+    """Return the rows and columns that a program holds at once."""
+    width = min(triton.next_power_of_2(max(columns, 1)), WIDEST)
+    return ELEMENTS // width, width
 
 
-def _gradients(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    dp, db = squared_error_backward(gradient, *context.saved_tensors)
-    return dp, db, -dp
+@squared_loss.register_fake
+def _(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return y.new_empty(()), y.new_empty(len(y), dtype=torch.promote_types(y.dtype, torch.float32))
 
 
-squared_error.register_autograd(_gradients, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+@squared_loss_backward.register_fake
+def _(
+    gradient: torch.Tensor, x: torch.Tensor, w: torch.Tensor, off: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    contiguous = torch.contiguous_format
+    dx, dw = torch.empty_like(x, memory_format=contiguous), torch.empty_like(w, memory_format=contiguous)
+    return dx, dw, x.new_empty(()), x.new_empty(len(x))
+
+
+def _keep(ctx: Any, inputs: tuple[torch.Tensor, ...], output: tuple[torch.Tensor, ...]) -> None:
+    x, w, *_ = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(x, w, output[1])
+
+
+squared_loss.register_autograd(
+    lambda context, gradient, _: squared_loss_backward(gradient, *context.saved_tensors), setup_context=_keep
+)
 
 
 class LinearRegression(torch.nn.Module):
@@ -145,7 +202,7 @@ class LinearRegression(torch.nn.Module):
 
 def loss(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Return the mean squared error of x w + b, differentiable in x [rows, columns], w [columns], b [] and y [rows]."""
-    return squared_error(weighted_sum(x, w), b, y)
+    return squared_loss(x, w, b, y)[0]
 
 
 def sample(size: Size, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, ...]:
@@ -162,11 +219,11 @@ EXHIBIT = Exhibit(
     peers={"torch": reference},
     sample=sample,
     sizes=[(0, 3), (5, 7), (1500, 3), (33, 200)],
-    curve=[(rows, 64) for rows in (256, 4096, 65536, 2**20)],
+    curve=[(rows, 64) for rows in (256, 4096, 65536, 2**20, 2**22)],
+    lengths="rows x columns",
     tolerances={torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float64: 1e-13},
-    traffic=lambda x, w, b, y: (x.numel() + w.numel() + 3 * len(y)) * x.element_size(),
+    traffic=lambda x, w, b, y: (x.numel() + w.numel() + len(y)) * x.element_size(),
     differentiable=True,
-    backward_traffic=lambda x, w, b, y: (2 * x.numel() + 2 * w.numel() + 4 * len(y)) * x.element_size(),
-    chosen=lambda: chosen(weighted_sum_kernel),
+    backward_traffic=lambda x, w, b, y: (2 * x.numel() + 2 * w.numel() + 2 * len(y)) * x.element_size(),
     axis=("rows of 64", lambda size: size[0]),
 )

@@ -13,7 +13,8 @@ Lesson:
 - *Pointers* take any strides, and a mask at every edge. *Block pointers* say the same in fewer words. *Descriptors*
   (Hopper) leave addresses and edges to the copy engine; programs are persistent, one for each multiprocessor, so that
   the next tile's first blocks arrive while this one is stored (`OVERLAP`). Each program first makes its descriptors, in
-  some 2 µs: `matmul_relu` of 512³ took 4.2 µs by pointers on an H200 and 6.5 by descriptors, of 2,048³ 48 and 27.
+  some 2 µs, which products of up to 2,048³ feel. From 4,096³ on neither way is faster by more than the spread of its
+  times; docs/gallery_speed.md has both.
 - *Warps of two kinds*, some that only load and others that only multiply (`tl.range(…, warp_specialize=True)`), were
   tried: in `matmul_relu` of 8,192³ they reached 672 TFLOP/s, and one kind reached 699. In the convolution, version 3.6
   of the language computed wrong sums with them. No kernel here has them.
@@ -329,9 +330,11 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3, 2), (3, 2, 0), (1, 1, 1), (5, 7, 3), (72, 80, 104), (130, 65, 33)],
     curve=[(2**k, 2**k, 2**k) for k in range(8, 14)],
+    lengths="M x N x K",
     tolerances={torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 4e-6},
     traffic=lambda a, b: (a.numel() + b.numel() + a.shape[0] * b.shape[1]) * a.element_size(),
     work=lambda a, b: 2 * a.numel() * b.shape[1],
     differentiable=True,
     chosen=lambda: chosen(descriptor_kernel, pointer_kernel, block_pointer_kernel),
+    axis=("M, N and K", lambda size: size[0]),
 )

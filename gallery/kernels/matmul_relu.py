@@ -228,9 +228,11 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3, 2), (3, 2, 0), (1, 1, 1), (5, 7, 3), (72, 80, 104), (130, 65, 33)],
     curve=[(2**k, 2**k, 2**k) for k in range(8, 14)],
+    lengths="M x N x K",
     tolerances={torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 4e-6},
     traffic=lambda a, b, bias: (a.numel() + b.numel() + bias.numel() + a.shape[0] * b.shape[1]) * a.element_size(),
     work=lambda a, b, bias: 2 * a.numel() * b.shape[1],
     differentiable=True,
     chosen=lambda: chosen(descriptor_relu_kernel, pointer_relu_kernel),
+    axis=("M, N and K", lambda size: size[0]),
 )

@@ -271,6 +271,7 @@ EXHIBIT = Exhibit(
         *((1, 11, 48, 3, 2, 1, 0), (2, 5, 10, 3, 1, 0, 1), (2, 5, 8, 3, 1, 0, 1), (2, 17, 136, 3, 1, 1, 1)),
     ],
     curve=[(64, 2**k, 2**k, 3, 1, 1, 1) for k in range(4, 12)],
+    lengths="two to four lengths, the last or last two pooled, x window x stride x padding x kind (0 sum, 1 maximum)",
     tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},
     traffic=lambda x, window, stride, padding, kind: (
         (x.numel() + prod(_answer_shape(x, window, stride, padding))) * x.element_size()

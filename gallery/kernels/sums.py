@@ -6,6 +6,9 @@ import torch
 import triton
 import triton.language as tl
 
+ELEMENTS = 2048
+"""The elements of narrow parts that a program adds at once."""
+
 
 @triton.jit
 def sum_parts_kernel(parts, out, count, width, BLOCK_PARTS: tl.constexpr, BLOCK: tl.constexpr):
@@ -27,7 +30,9 @@ def sum_parts(parts: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         out.zero_()
     elif width:
         block = 32 if width <= 16384 else 128  # few columns are shared out among more programs
-        sum_parts_kernel[(triton.cdiv(width, block),)](parts, out, count, width, BLOCK_PARTS=64, BLOCK=block)
+        block = min(block, triton.next_power_of_2(width))
+        at_once = max(ELEMENTS // block, 64)
+        sum_parts_kernel[(triton.cdiv(width, block),)](parts, out, count, width, BLOCK_PARTS=at_once, BLOCK=block)
     return out
 
 

@@ -29,6 +29,7 @@ DTYPES = (*FLOATS, torch.float64)
 
 CHOICES = (
     Choice("many rows", "rows are narrow: a program takes several at once", {"ROWS": 16, "BLOCK": 128}, 4),
+    Choice("narrow rows", "no lane is left over where rows have 64 numbers", {"ROWS": 64, "BLOCK": 64}, 8),
     Choice("wide rows", "fewer sums have to be merged at a row's end", {"ROWS": 4, "BLOCK": 1024}, 4),
     Choice("long rows", "many loads of one row are under way", {"ROWS": 1, "BLOCK": 4096}, 8),
 )
@@ -101,8 +102,9 @@ def weighted_sum(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         raise ValueError("'x' has no dimension along which there could be a sum.")
     demand_shape("w", w, x.shape[-1])
     x, w = x.contiguous(), w.contiguous()
-    y = x.new_zeros(x.shape[:-1])
-    rows, columns = y.numel(), x.shape[-1]
+    columns = x.shape[-1]
+    y = x.new_empty(x.shape[:-1]) if columns else x.new_zeros(x.shape[:-1])
+    rows = y.numel()
     if x.numel():
         weighted_sum_kernel[lambda meta: (triton.cdiv(rows, meta["ROWS"]),)](
             x, w, y, rows, columns, COMPUTE=compute_type(x.dtype)
@@ -161,6 +163,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0, 3), (3, 0), (7,), (5, 7), (3, 11, 200), (2, 1, 3, 5), (2, 1500)],
     curve=[(rows, 4096) for rows in (16, 256, 4096, 65536)],
+    lengths="rows x columns",
     tolerances={torch.float32: 5e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-13},
     traffic=lambda x, w: (x.numel() + w.numel() + x[..., 0].numel()) * x.element_size(),
     differentiable=True,

@@ -77,6 +77,7 @@ EXHIBIT = Exhibit(
     sample=sample,
     sizes=[(0,), (1,), (7,), (1000,), (4097,), (3, 5, 7)],
     curve=[(2**k,) for k in range(12, 29, 2)],
+    lengths="elements, or several lengths whose product they are",
     tolerances={torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3},
     traffic=lambda x, y: 3 * x.numel() * x.element_size(),
     differentiable=True,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.timing import capture
 from gallery.levels import extension, text
 from gallery.levels.parts import CUDA, EAGER, LEVELS, missing
 from gallery.levels.subjects import Arguments, Call, Subject, error, other
@@ -42,6 +43,7 @@ def measure(subject: Subject, rounds: int = ROUNDS) -> Figures:
             assert levels[name]["error"] <= subject.tolerance, f"{subject.name}, {name}: error {levels[name]['error']}"
             levels[name] |= {"launches": launches(call, arguments), **memory(call, arguments)}
             levels[name]["host_us"] = host_us(call, arguments)
+            levels[name]["graph_us"] = graph_us(call, arguments)
             if subject.name == "language_model":
                 levels[name] |= generation(call, device)
             calls[name] = lambda call=call: call(*arguments)  # type: ignore[misc]
@@ -117,6 +119,16 @@ def host_us(call: Call, arguments: Arguments) -> float:
     began = time.perf_counter()
     synchronised(call, arguments, HOST_CALLS)
     return round((time.perf_counter() - began) / HOST_CALLS * 1e6, 1)
+
+
+def graph_us(call: Call, arguments: Arguments) -> float | None:
+    """Return how long a call takes when Python replays it as one CUDA graph after the other; None if it has none."""
+    try:
+        replay = capture(lambda: call(*arguments))
+    except RuntimeError:  # as where the host waits for the GPU within the call
+        torch.cuda.synchronize()
+        return None
+    return host_us(lambda *_: replay(), arguments)
 
 
 def generation(model: Call, device: torch.device) -> Mapping[str, Any]:

@@ -60,11 +60,21 @@ all operations together), and *repaid* is the number of calls from Python after 
 exceeds it; *error* is the largest error, in units of the answer's largest number."""
 
 
+GRAPHS = """*As a graph* is the time of a call when Python replays it as one CUDA graph after the other, in which no
+Python is left; a dash stands where the host waits for the GPU within the call, which no graph can hold."""
+
+
+def has_graphs(subject: Figures) -> bool:
+    """Return whether a subject was also measured as CUDA graphs."""
+    return all("graph_us" in figures for figures in subject["levels"].values())
+
+
 def section(subject: Figures) -> str:
     """Return the table of one subject."""
     limit = {"bytes": "a copy of memory", "operations": "torch's matrix product"}[subject["bound"]]
     size = " × ".join(f"{length:,}" for length in subject["size"])
     fastest = min(figures["median_us"] for figures in subject["levels"].values())
+    graphs = has_graphs(subject)
     rows = []
     for level, figures in subject["levels"].items():
         time = microseconds(figures["median_us"])
@@ -74,6 +84,7 @@ def section(subject: Figures) -> str:
                 f"**{time}**" if figures["median_us"] == fastest else time,
                 f"{figures['share']:.1%}",
                 microseconds(figures["host_us"]),
+                *([microseconds(graph) if (graph := figures["graph_us"]) else "–"] if graphs else []),
                 str(figures["launches"]),
                 f"{figures['peak_mb']:,.1f}",
                 f"{figures['compile_s']:.1f}" if level != EAGER else "–",
@@ -81,10 +92,11 @@ def section(subject: Figures) -> str:
                 f"{figures['error']:.0e}",
             ]
         )
-    header = ["level", "µs", "of the limit", "µs from Python", "launches", "MB", "compiling, s", "repaid", "error"]
+    header = ["level", "µs", "of the limit", "µs from Python", *(["µs as a graph"] if graphs else []), "launches", "MB"]
+    header += ["compiling, s", "repaid", "error"]
     about = f"Size {size}, {subject['dtype']}; the limit is that of {limit}."
     title = f"### `{subject['subject']}`: {SUBJECTS[subject['subject']].formula}"
-    return "\n\n".join([title, about, table(header, "lrrrrrrrr", rows)])
+    return "\n\n".join([title, about, table(header, "l" + "r" * (len(header) - 1), rows)])
 
 
 def repaid(subject: Figures, level: str) -> str:
@@ -139,6 +151,7 @@ def page(document: Figures, directory: str) -> str:
         f"Versions and machine:{note(document)}.",
         limits,
         COLUMNS,
+        *([GRAPHS] if all(map(has_graphs, subjects.values())) else []),
         *map(section, subjects.values()),
         "![Time at each level](images/gallery/levels.png)",
         "![Roofline](images/gallery/levels_roofline.png)",
@@ -148,7 +161,15 @@ def page(document: Figures, directory: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def document() -> Figures:
+    """Return the committed results."""
+    return json.loads(_committed().read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
 def committed() -> str:
     """Return the page for the committed results."""
-    found = min(ALL_RESULTS.glob(f"*/{RESULTS}.json"))
-    return page(json.loads(found.read_text(encoding="utf-8")), found.parent.name)
+    return page(document(), _committed().parent.name)
+
+
+def _committed() -> Path:
+    return min(ALL_RESULTS.glob(f"*/{RESULTS}.json"))

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.environment import busy, default_directory, save_models
 from gallery.catalogue import kernel_device
-from gallery.errors import GalleryError
+from gallery.errors import GalleryError, made
 from gallery.timing import QUICK_ROUNDS, ROUNDS
 
 PICTURES = Path(__file__).parents[2] / "docs/images/gallery"
@@ -45,8 +45,7 @@ def levels(names: Sequence[str] | None, output: Path | None, *, quick: bool) -> 
         from gallery.levels.plots import draw
 
         busy()
-        results, pictures = output or default_directory(), output or PICTURES
-        pictures.mkdir(parents=True, exist_ok=True)
+        results, pictures = made(output or default_directory()), made(output or PICTURES)
         for name in names or SUBJECTS:
             found = measure(SUBJECTS[name], QUICK_ROUNDS if quick else ROUNDS)
             print_figures(found, console)

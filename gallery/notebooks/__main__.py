@@ -9,6 +9,7 @@ With --check nothing is written; the exit code is 1 if a notebook differs.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -67,7 +68,9 @@ def notebooks() -> dict[Path, str]:
 
 def main() -> int:
     """Write the notebooks, or with --check report whether they are as their pages and kernels make them."""
-    check, differing = sys.argv[1:] == ["--check"], []
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a notebook differs")
+    check, differing = parser.parse_args().check, []
     for path, text in notebooks().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             differing.append(path.name)

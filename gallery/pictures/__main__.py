@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -30,7 +31,8 @@ PICTURES: Mapping[str, Callable[[], Picture]] = {
 
 
 def main() -> None:
-    """Write all pictures."""
+    """Write all pictures, unless the command line says something else."""
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
         (FOLDER / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")

@@ -130,30 +130,23 @@ def weighted_sum() -> Picture:
 
 
 def linear_regression() -> Picture:
-    """The operators and their gradients."""
-    picture = Picture(300, "Two operators forward, their gradients backward; torch chains them and steps.")
-    for x, y, text in ((60, 50, "x"), (60, 112, "w"), (430, 112, "b"), (430, 50, "y")):
+    """The operator and its gradients."""
+    picture = Picture(300, "One operator forward, its gradients backward; torch chains them and steps.")
+    for x, y, text in ((60, 30, "x"), (60, 80, "w"), (60, 130, "b"), (60, 180, "y")):
         picture.box(x, y, 70, 40, "2" if text in "wb" else "plain", text, round=8, bold=True)
-    picture.box(200, 64, 150, 76, "0", "weighted_sum", "p = x w", round=8, bold=True)
-    picture.box(570, 64, 180, 76, "0", "squared_error", "Σ (p + b − y)² / n", round=8, bold=True)
+        picture.arrow(134, y + 20, 296, 84 + (y - 30) // 6)
+    picture.box(300, 64, 320, 76, "0", "squared_loss", "off = x w + b − y,  L = Σ off² / n", round=8, bold=True)
     picture.box(840, 80, 70, 44, "plain", "L", round=8, bold=True)
-    picture.arrow(134, 70, 196, 92)
-    picture.arrow(134, 132, 196, 112)
-    picture.arrow(354, 102, 566, 102)
-    picture.text(394, 95, "p", 14)
-    picture.arrow(504, 70, 566, 86)
-    picture.arrow(504, 132, 566, 118)
-    picture.arrow(754, 102, 836, 102)
-    picture.box(200, 190, 150, 60, "1", "its gradient", "dw = xᵀ dp", round=8, bold=True)
-    picture.box(570, 190, 180, 60, "1", "its gradient", "dp, db", round=8, bold=True)
-    picture.arrow(875, 128, 758, 210, "1")
-    picture.text(848, 190, "dL = 1", 14)
-    picture.arrow(566, 212, 354, 212, "1")
-    picture.text(440, 204, "dp", 14)
-    picture.arrow(566, 240, 465, 156, "1")
-    picture.text(536, 186, "db", 14)
-    picture.arrow(196, 220, 95, 156, "1")
-    picture.text(130, 204, "dw", 14)
+    picture.arrow(624, 102, 836, 102)
+    picture.box(300, 190, 320, 60, "1", "its gradients", "dp = 2 off / n,  dw = xᵀ dp,  db = Σ dp", round=8, bold=True)
+    picture.arrow(460, 142, 460, 186, dashed=True)
+    picture.text(482, 170, "off", 14)
+    picture.arrow(875, 128, 624, 220, "1")
+    picture.text(800, 194, "dL = 1", 14)
+    picture.arrow(296, 210, 139, 108, "1")
+    picture.text(214, 178, "dw", 14)
+    picture.arrow(296, 226, 139, 158, "1")
+    picture.text(214, 212, "db", 14)
     note = "blue: forward kernels; orange: backward kernels; green: what an optimiser of torch steps, given dw and db"
     picture.note(480, 280, note, anchor="middle")
     return picture

@@ -62,10 +62,13 @@ def write(repository: Path, names: Iterable[str]) -> list[Entry]:
     """Write the entries of exhibits, and return each with its version.
 
     Raises:
-        GalleryError: an exhibit is not served, or something else has its entry's name.
+        GalleryError: an exhibit is not served, something else has its entry's name, or nothing can be written there.
     """
     services = {name: service_of(name) for name in names}
-    return [_publish(repository, name, service) for name, service in services.items()]
+    try:
+        return [_publish(repository, name, service) for name, service in services.items()]
+    except OSError as error:
+        raise GalleryError(f"The repository {repository} cannot be written: {error.strerror}.") from error
 
 
 def make_config(name: str, service: Service) -> Any:

@@ -1,6 +1,7 @@
 """The arithmetic and the order of the measurements; no time is asserted."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -60,6 +61,18 @@ def test_calls_rotate_among_inputs_and_begin_untimed():
     seen.clear()
     time_block(Contender("a", seen.append), inputs=3, duration_s=0.002)
     assert seen[:6] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_stop_of_the_machine_is_not_a_block_s_only_call(monkeypatch):
+    now, calls = [0], []
+
+    def call(number):
+        calls.append(number)
+        now[0] += 20_000_000 if len(calls) == 11 else 100_000
+
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
+    assert time_block(Contender("a", call), inputs=1, duration_s=0.005) == [20_000.0, 100.0, 100.0]
+    assert len(time_block(Contender("as long as a block", call), inputs=1, duration_s=0.0001)) == 1
 
 
 def test_rotation_keeps_every_contender():

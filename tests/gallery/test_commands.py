@@ -28,7 +28,7 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="of machines witho
 
 
 def printed(*arguments: str) -> str:
-    result = CliRunner().invoke(make_app(), list(arguments), env={"COLUMNS": "200"}, catch_exceptions=False)
+    result = CliRunner().invoke(make_app(), list(arguments), env={"COLUMNS": "240"}, catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 
@@ -38,7 +38,9 @@ def test_without_a_command_it_lists_every_exhibit_in_the_paths_order() -> None:
     found = re.findall(r"^│ (\w+)", text, re.MULTILINE)
     assert found == [name for name in PATH if name in exhibits()]
     for exhibit in exhibits().values():
-        assert exhibit.formula[:40] in text
+        assert exhibit.formula[:30] in text
+        assert exhibit.lengths[:10] in text
+        assert exhibit.lengths != Exhibit.lengths, f"say what a size of {exhibit.name} is"
 
 
 def test_every_module_of_commands_is_a_command() -> None:
@@ -78,8 +80,23 @@ def test_run_times_on_a_gpu_beside_peers() -> None:
         (["run", "softmix"], "The gallery has no exhibit softmix; did you mean softmax"),
         (["run", "zzz"], "The gallery has no exhibit zzz; there are map, zip, "),
         (["run", "map", "--dtype", "int8"], "--dtype int8 is none that map takes, which are float32, "),
-        (["run", "map", "--size", "4y"], "--size 4y is no size; it takes one as "),
-        (["run", "map_2d", "--size", "4"], "map_2d has no size 4; sizes are such as 0x3"),
+        (["run", "map", "--size", "4y"], "--size 4y is no size; map takes elements, "),
+        (["run", "map", "--size", "-5"], "--size -5 has a number below 0; map takes elements, "),
+        (["run", "map", "--size", "99999999999"], "map of 99999999999 needs more memory than is free; "),
+        (["run", "map", "--size", f"{2**40}x{2**40}"], "map of 1099511627776x1099511627776 needs more memory "),
+        (
+            ["run", "broadcast", "--size", "999999x999999"],
+            "broadcast of 999999x999999 needs more memory than is free; ",
+        ),
+        (["run", "map", "--size", "9" * 30], f"map of {'9' * 30} needs more memory than is free; "),
+        (["run", "map_2d", "--size", "4"], "map_2d has no size 4; map_2d takes rows x columns, such as 16384x16384."),
+        (["run", "matmul", "--size", "3x3"], "matmul has no size 3x3; matmul takes M x N x K, such as "),
+        (["run", "attention", "--size", "1x1x2x3x32x0"], "attention refuses 1x1x2x3x32x0: 'q' has heads of 32; "),
+        (["run", "pooling", "--size", "1x4x4x9x1x0x0"], "pooling refuses 1x4x4x9x1x0x0: 'window' 9 finds no place "),
+        (["run", "pooling", "--size", "2x2x3x1x1x5"], "pooling has no size 2x2x3x1x1x5; pooling takes two to four "),
+        (["run", "convolution", "--size", "1x3x2x2x4x5x1x0x1"], "convolution refuses 1x3x2x2x4x5x1x0x1: 'weight' has "),
+        (["run", "linear_regression", "--size", "5x5x5"], "linear_regression refuses 5x5x5: 'x' has shape [5, 5, 5]"),
+        (["serve", "--repository", "/proc/nope"], "The repository /proc/nope cannot be written: No such file or "),
         (["bench", "nothing"], "The gallery has no exhibit nothing"),
     ],
 )
@@ -90,6 +107,7 @@ def test_refusals_are_a_sentence(
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value).startswith(f"Error: {sentence}")
+    assert "\n" not in str(ended.value)
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -112,7 +130,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> None:
     def times(exhibit: Exhibit, arguments: Any, calls: Any, rounds: int = 1, *, backward: bool = False) -> Any:
         for call in calls.values():
             call()
-        return Limit("copy", "bytes", 8e6, 4000), {
+        return Limit("copy", "bytes", 8e6, 4000, 0.01), {
             name: Timing.of([[2000.0 if name == "torch" else 1000.0]], "given") for name in calls
         }
 
@@ -129,13 +147,50 @@ def test_a_curve_is_drawn_and_its_figures_are_shares_of_the_limit(
 ) -> None:
     exhibit = dataclasses.replace(find("softmax"), curve=[(8, 64), (4, 128), (2, 256)])
     found = curves.curve(exhibit, quick=False)
-    assert [point["along"] for point in found["points"]] == [64, 128, 256]
+    assert found["points"][0]["limit"] == {"name": "copy", "rate": 8e6, "spread": 0.01}
+    assert 0 < found["points"][0]["times"]["softmax"]["error"] <= 2e-6
     assert found["points"][0]["times"]["softmax"]["share"] == 0.5
     assert found["points"][0]["times"]["torch"]["share"] == 0.25
     curves.draw_curve({"exhibit": "softmax", "forward": found}, "a GPU", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.png"]
     assert (tmp_path / "softmax.png").read_bytes().startswith(b"\x89PNG")
     assert "ours, softmax (GB/s)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("given")
+def test_bench_says_that_it_cannot_write_before_it_measures(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for where, why in (("/proc/nope", "No such file or directory"), (tmp_path / "file/in", "Not a directory")):
+        with pytest.raises(GalleryError, match=f"^The directory {where} cannot be written: {why}.$"):
+            curves.bench([find("map")], Path(where), quick=False)
+
+
+@pytest.mark.usefixtures("given")
+def test_bench_says_what_is_wrong_and_does_not_time_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong_when_wide(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) + (1e-3 if x.shape[1] > 64 else 0)
+
+    softmax = find("softmax")
+    exhibit = dataclasses.replace(
+        softmax,
+        ways={"right": softmax.ways["softmax"], "wrong": wrong_when_wide},
+        peers={"torch": lambda x: 1.01 * torch.softmax(x, -1)},
+        curve=[(8, 64), (4, 128)],
+    )
+    monkeypatch.setattr(curves, "find", lambda name: softmax)
+    with pytest.raises(
+        GalleryError, match=r"^5 calls were not timed, because their answers are wrong: softmax, torch, "
+    ):
+        curves.bench([exhibit], tmp_path, quick=False)
+    said = capsys.readouterr().out
+    assert "softmax, torch, 8x64: the error is 1.0e-02 of the largest number, 2e-05 is allowed\n" in said
+    assert "softmax, torch, 8x64, gradients: the error is 1.0e-02 of the largest number, 2e-05 is allowed\n" in said
+    assert "softmax, wrong, 4x128: the error is " in said
+    (found,) = json.loads((tmp_path / "gallery.json").read_text("utf-8"))["exhibits"]
+    assert [list(point["times"]) for point in found["forward"]["points"]] == [["right", "wrong"], ["right"]]
+    assert [list(point["times"]) for point in found["backward"]["points"]] == [["right", "wrong"]] * 2
 
 
 @pytest.mark.usefixtures("given")

@@ -74,5 +74,8 @@ def test_refusals_name_the_argument(device: torch.device) -> None:
         layer_norm(x.int(), w, w)
     with pytest.raises(ValueError, match="'x' has no dimension"):
         layer_norm(x.sum(), w, w)
+    for eps in (-5.0, 0.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"'eps' is {eps}; it must be above 0 and finite"):
+            layer_norm(x, w, w, eps)
     with pytest.raises(ValueError, match=r"'mean' has shape \[2\]; \[3\] is needed"):
         backward.layer_norm_backward(x, x, w, w[:2], w[:3])

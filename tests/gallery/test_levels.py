@@ -242,6 +242,14 @@ def test_the_page_and_the_plots_are_made_of_the_results_alone(tmp_path: Path) ->
     made = page.page(document, "nvidia-h200")
     assert "| CUDA C++ | 200 | 25.0% | 400 | 1 | 3.5 | 2.0 | 1,250 | 1e-03 |" in made
     assert "0.50 to 0.50 times the device time of torch eager" in made
+    assert "as a graph" not in made
+    for subject in subjects:
+        for figures in subject["levels"].values():
+            figures["graph_us"] = None if figures["launches"] == 1 else 123.0
+    with_graphs = page.page(document, "nvidia-h200")
+    assert "| CUDA C++ | 200 | 25.0% | 400 | – | 1 | 3.5 | 2.0 | 1,250 | 1e-03 |" in with_graphs
+    assert "| TorchScript | 500 | 25.0% | 1,000 | 123 | 4 | 3.5 |" in with_graphs
+    assert "replays it as one CUDA graph" in with_graphs
     results = tmp_path / "results.json"
     results.write_text(json.dumps(document), encoding="utf-8")
     plots.draw(results, tmp_path)

@@ -1,6 +1,9 @@
 """The pictures of docs/gallery.md are the generator's, and lie on their cards."""
 
+import importlib
 import re
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -24,6 +27,19 @@ def test_what_is_committed_is_what_the_generator_draws(name: str) -> None:
     drawn = PICTURES[name]().svg()
     assert PICTURES[name]().svg() == drawn
     assert (FOLDER / f"{name}.svg").read_text(encoding="utf-8") == drawn, "run `make pages`"
+
+
+@pytest.mark.parametrize("module", ["gallery.pictures.__main__", "gallery.page", "gallery.notebooks.__main__"])
+@pytest.mark.parametrize("argument", ["--help", "map"])
+def test_help_and_unknown_arguments_write_nothing(
+    module: str, argument: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [module, argument])
+    monkeypatch.setattr(Path, "write_text", lambda *_, **__: pytest.fail("a file was written"))
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(module).main()
+    assert ended.value.code == (0 if argument == "--help" else 2)
+    assert "usage: " in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -63,6 +63,7 @@ BAD: list[tuple[str, dict[str, torch.Tensor], dict[str, Any], str]] = [
     ("matmul_relu", dict(zip("ab", halves, strict=False)) | {"bias": halves[2]}, {}, "'b' has shape [4, 5]; [3, any]"),
     ("layer_norm", {"x": X, "weight": x, "bias": x}, {}, "'weight' has shape [6]; [3] is needed."),
     ("layer_norm", {"x": X, "weight": x[:3], "bias": x[:3]}, {"eps": True}, "'eps' is True; it must be of the type"),
+    ("layer_norm", {"x": X, "weight": x[:3], "bias": x[:3]}, {"eps": -5.0}, "'eps' is -5.0; it must be above 0 and"),
     ("attention", {"q": q, "k": k, "v": k}, {}, "'k' has shape [1, 1, 2, 128]; [1, 1, any, 64] is needed."),
     ("attention", {"q": q, "k": q, "v": q}, {"causal": 1}, "'causal' is 1; it must be of the type bool."),
     ("convolution", {"x": image, "weight": filters, "bias": halves[0][0]}, {}, "'weight' has shape [3, 2, 9, 9]"),

@@ -19,7 +19,7 @@ from triton_regressors.advise.measured_models import shape_of
 
 
 def timing(median_us):
-    return {"median_us": median_us, "p10_us": median_us, "p90_us": median_us, "max_error": 1e-7}
+    return {"median_us": median_us, "p10_us": median_us, "p90_us": median_us, "spread": 0.05, "max_error": 1e-7}
 
 
 def point(rows, **us):
@@ -98,7 +98,8 @@ def test_scikit_learn_is_asked_in_every_way_and_answers_the_same(case_file, monk
     library.load_case(case_file)
     errors, wrong = library.prepare_batch(1000, ())
     cores = len(os.sched_getaffinity(0))
-    assert set(errors) == {f"scikit-learn, {way}" for way in ("float64", "float32", f"{cores} threads")}
+    ways = [f"scikit-learn, {way}" for way in ("float64", "float32", f"{cores} threads")]
+    assert set(errors) == {*ways, *(f"{way}, assume_finite" for way in ways)}
     assert max(errors.values()) < 1e-5
     assert not wrong
 
@@ -164,8 +165,8 @@ def test_families_have_every_size_and_models_of_their_own_names():
 
 def test_rates_money_and_crossovers_of_a_model():
     assert gpu_or_cpu_page.rate(RIDGE, "triton") == pytest.approx(50e6)
-    assert gpu_or_cpu_page.worth_from(RIDGE, "scikit-learn") == 1
-    assert gpu_or_cpu_page.worth_from(RIDGE, "onnxruntime") == 1000
+    assert gpu_or_cpu_page.worth_from(RIDGE, "scikit-learn") == (0, 1)
+    assert gpu_or_cpu_page.worth_from(RIDGE, "onnxruntime") == (1, 1000)
     assert gpu_or_cpu_page.worth_from(SVR, "scikit-learn") is None
     assert gpu_or_cpu_page.ratio(RIDGE, 1000, "onnxruntime") == (2.0, True)
     assert gpu_or_cpu_page.ratio(WIDE, 4000, "scikit-learn") == (20.0, False)  # 100 µs for 1,000 rows
@@ -177,10 +178,37 @@ def test_rates_money_and_crossovers_of_a_model():
     assert gpu_or_cpu_page.needed_share(RIDGE, gpu_or_cpu_page.CHEAP) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([(1, 10, 10.4), (2, 10, 20), (4, 10, 40)], "from 2 rows"),  # 4 % is less than the spread of 5 %
+        ([(1, 10, 11), (2, 10, 20)], "always"),
+        ([(1, 10, 9), (8, 10, 20)], "from between 1 and 8 rows"),
+        ([(1, 10, 20), (2, 10, 10.4)], "not by more than the spread"),
+        ([(1, 10, 20), (2, 10, 8)], "never"),
+        ([(1, 10, 20), (2, 10, 5), (4, 10, 30)], "from 4 rows"),
+    ],
+)
+def test_faster_is_what_is_so_by_more_than_the_spread_and_stays_so(times, words):
+    model = made("Ridge", [point(rows, triton=ours, onnx=theirs) for rows, ours, theirs in times])
+    assert gpu_or_cpu_page.since(model, "onnxruntime") == words
+
+
+def test_linear_models_do_not_pay_only_if_the_figures_say_so():
+    dear = made("Ridge", [point(1, triton=12, onnx=5), point(1000, triton=20, onnx=10)])
+    document = {**DOCUMENT, "families": [{"family": "linear", "title": "Ridge", "models": [dear]}]}
+    factor = prices.price_of("NVIDIA H200").usd_per_hour / prices.CPU.usd_per_hour * 2
+    text = gpu_or_cpu_page.page({"nvidia-h200": {"worth": document}})
+    assert text.index("**Linear models do not pay on a GPU.**") < text.index("It depends on the family")
+    assert f"a million rows cost {factor:.0f} to {factor:.0f} times as much" in text
+    assert gpu_or_cpu_page.linear(DOCUMENT) == ""  # where one is faster from 1,000 rows on
+    assert "do not pay" not in gpu_or_cpu_page.page(RESULTS)
+
+
 def test_the_page_holds_what_the_results_say_and_no_cpu_s():
     text = gpu_or_cpu_page.page(RESULTS)
     assert text.count("## Time: ") == 1
-    assert "| Ridge | 12.0 | 20.0 (1,000 rows) | 20.0 (1,000 rows) | always | from 1,000 rows |" in text
+    assert "| Ridge | 12.0 | 20.0 (1,000 rows) | 20.0 (1,000 rows) | always | from between 1 and 1,000 rows |" in text
     assert "- SVR, 1 row: onnxruntime is 1.0e+00 off." in text
     assert "| c7i.4xlarge | 16 vCPUs | 0.714 |" in text
     assert "| Ridge | 50 | 11 | 25 |" in text
