@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from triton_regressors.exporter.contributions.conditions import Conditions, changes, conditions_above
+from triton_regressors.exporter.contributions.conditions import Conditions, asked_of, changes, conditions_above
 from triton_regressors.exporter.contributions.leaf_tables import MOST_PLAYERS
 from triton_regressors.exporter.contributions.parts import Leaves, tables_of_parts
 from triton_regressors.exporter.errors import ExportError

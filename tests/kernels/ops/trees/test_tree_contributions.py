@@ -21,6 +21,7 @@ from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile, PathsTile, contributions_tile
 from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
+from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 
 NAMES = [name for name, (op, _) in OPERATIONS.items() if isinstance(op, LeafPatterns | PathContributions)]
