@@ -5,6 +5,7 @@ import pytest
 from benchmarks.cpu.predict import crossover, crossovers, fastest
 from benchmarks.figures import tables
 from benchmarks.figures.plots import draw
+from benchmarks.figures.served_tables import fleets_section
 
 
 def timing(median_us):
@@ -215,6 +216,20 @@ def test_results_without_fp64_have_no_tables_of_it():
         "predict": {**PREDICT, "models": [{**PREDICT["models"][0], "points": [point(1, 40, 80)]}]},
     }
     assert "FP64" not in tables.markdown({"a-device": old})
+
+
+def test_fleets_measured_before_rows_and_ids_were_joined_have_no_figure_of_it():
+    beside = {"requests_per_s": 950.0, "of_one_model": 0.95, "p50_over_one_model_us": 12.0}
+    point = {"clients": 64, "fleet": {"requests_per_s": 800.0}, "of_one_model": 0.8, "p50_over_one_model_us": 90.0}
+    memory = {name: {"load_s": 1.0, "gpu_bytes": 0, "rss_bytes": 0} for name in ("fleet", "one_model")}
+    fleet = {"fleet": "ridge", "members": 10, "export_s": 1.0, "export_cores": 2, "entry_bytes": 10**6, "rounds": 3}
+    fleet |= {"memory": memory, "busy_at_start": False}
+    for points, shown in (
+        ([point], "| 80% | +90 | – | – |"),
+        ([point | {"fleet_joined": beside}], "| 95% | +12 | – |"),
+    ):
+        found = {"environment": ENVIRONMENT, "settings": {}, "fleets": [fleet | {"points": points}]}
+        assert shown in fleets_section(found, "images")
 
 
 def test_plots_are_drawn(tmp_path):
