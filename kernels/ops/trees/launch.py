@@ -213,8 +213,6 @@ class PathsTile(NamedTuple):
 def paths_tile(rows: int) -> PathsTile:
     """Return the tile for `rows` rows.
 
-    Few rows are spread over as many programs as possible. With many, caches must hold the ends of all stacks.
+    Few rows are spread over as many programs as possible. A multiprocessor has the registers of 16 programs of many.
     """
-    if rows <= 8:
-        return PathsTile(4, 2**12)
-    return PathsTile(16, 2**11) if rows < 512 else PathsTile(32, 1584)
+    return PathsTile(4, 2**12) if rows <= 8 else PathsTile(16, 2112)

@@ -126,14 +126,30 @@ def states_kernel(
     )
 
 
+@triton.jit
+def words_of(step):
+    """Return a step's flags, node, row of ratios and leaves."""
+    return tl.load(step + 1), tl.load(step), tl.load(step + 2), tl.load(step + 3), tl.load(step + 4)
+
+
+@triton.jit
+def read(
+    node, row, leaf, other, shares, owners, states, ratios, held, point, POINTS: tl.constexpr, TOGETHER: tl.constexpr
+):
+    """Return what a step needs: the share, player and state of the node, y, q, and the values of two leaves."""
+    ratio = ratios + row.to(tl.int64) * (2 * POINTS) + point
+    state = tl.load(states + node.to(tl.int64) * TOGETHER)[None, :]
+    share, owner, y, q = tl.load(shares + node), tl.load(owners + node), tl.load(ratio), tl.load(ratio + POINTS)
+    return share, owner, state, y, q, tl.load(held + leaf), tl.load(held + other)
+
+
 @triton.jit(do_not_specialize=["blocks", "jobs", "first_chunk", "chunks", "padded"])
 def walks_kernel(
     states,  # uint8 [blocks, NODES, TOGETHER]
-    steps,  # int32 [steps, 4], see `steps_of` in `path_walks.py`
+    steps,  # int32 [steps + 2, 5], see `steps_of` in `path_walks.py`
     first_step,  # int32 [chunks + 1]
     shares,  # float64 [NODES]
     owners,  # int32 [NODES], the player of each node
-    ratio_rows,  # int32 [NODES]
     ratios,  # float64 [ratios, 2, POINTS], y and q
     weights,  # float64 [POINTS]
     held,  # float64 [targets, LEAVES + 1], the values of leaves in units of the output, and 0
@@ -164,44 +180,72 @@ def walks_kernel(
         own_sums = sums + (target * WIDTH * blocks + block) * TOGETHER + place
         own_held = held + target * (LEAVES + 1)
         product, total = weight, tl.zeros([POINTS, TOGETHER], tl.float64)
-        saved, other_total = weight, total
-        for step in tl.range(tl.load(first_step + chunk), tl.load(first_step + chunk + 1)):
-            node = tl.load(steps + 4 * step)
-            flags = tl.load(steps + 4 * step + 1)
-            share = tl.load(shares + node)
-            state = tl.load(own_states + node.to(tl.int64) * TOGETHER)[None, :]
-            ratio = ratios + tl.load(ratio_rows + node).to(tl.int64) * (2 * POINTS) + point
+        product_1, product_2, product_3 = product, product, product
+        total_1, total_2, total_3 = total, total, total
+        # A step's numbers are loaded one step before, and the words that say which they are one step before that.
+        begin = tl.load(first_step + chunk)
+        flags, node, row, leaf, other_leaf = words_of(steps + 5 * begin)
+        share, owner, state, y, q, value, other_value = read(
+            node, row, leaf, other_leaf, shares, owners, own_states, ratios, own_held, point,
+            POINTS=POINTS, TOGETHER=TOGETHER,
+        )  # fmt: skip
+        next_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (begin + 1))
+        for step in tl.range(begin, tl.load(first_step + chunk + 1)):
+            next_share, next_owner, next_state, next_y, next_q, next_value, next_other_value = read(
+                node, row, leaf, other_leaf, shares, owners, own_states, ratios, own_held, point,
+                POINTS=POINTS, TOGETHER=TOGETHER,
+            )  # fmt: skip
+            after_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (step + 2))
             left, known = (state & 1) != 0, (state & 2) != 0
             away = tl.where(left, 1.0 - share, share)
-            y = tl.where(known, tl.load(ratio), 1.0)
-            stack = stacks + (flags >> 9) * (2 * POINTS * TOGETHER)
-            if (flags & 8) != 0:
-                product = saved
-            if (flags & 16) != 0:
-                product = tl.load(stack)
+            y = tl.where(known, y, 1.0)
             child_left = (flags & 2) == 0
+            stack = stacks + (flags >> 14) * (2 * POINTS * TOGETHER)
+            place_of_product = (flags >> 8) & 7
+            if place_of_product == 1:
+                product = product_1
+            elif place_of_product == 2:
+                product = product_2
+            elif place_of_product == 3:
+                product = product_3
+            elif place_of_product > 3:
+                product = tl.load(stack)
             if (flags & 1) != 0:
-                if (flags & 32) != 0:
+                keep = (flags >> 5) & 7
+                if keep == 1:
+                    product_1, total_1 = product, total
+                elif keep == 2:
+                    product_2, total_2 = product, total
+                elif keep == 3:
+                    product_3, total_3 = product, total
+                if (flags & 8) != 0:
                     tl.store(stack, product)
-                if (flags & 64) != 0:
+                if (flags & 16) != 0:
                     tl.store(stack + POINTS * TOGETHER, total)
-                saved, other_total = product, total
                 product = product * tl.abs(tl.where(left == child_left, 1.0, 0.0) - y * away)
             else:
                 if (flags & 4) != 0:
-                    total = tl.load(own_held + tl.load(steps + 4 * step + 2)) + tl.zeros([POINTS, TOGETHER], tl.float64)
-                other = other_total
-                if (flags & 256) != 0:
+                    total = value + tl.zeros([POINTS, TOGETHER], tl.float64)
+                place_of_other = (flags >> 11) & 7
+                if place_of_other == 0:
+                    other = other_value + tl.zeros([POINTS, TOGETHER], tl.float64)
+                elif place_of_other == 1:
+                    other = total_1
+                elif place_of_other == 2:
+                    other = total_2
+                elif place_of_other == 3:
+                    other = total_3
+                else:
                     other = tl.load(stack + POINTS * TOGETHER)
-                if (flags & (128 + 256)) == 0:
-                    other = tl.load(own_held + tl.load(steps + 4 * step + 3)) + tl.zeros([POINTS, TOGETHER], tl.float64)
                 met = left == child_left
                 between = tl.where(met, away, -away) * (other - total)
-                given = product * tl.where(known, tl.load(ratio + POINTS), 0.0) * between
+                given = product * tl.where(known, q, 0.0) * between
                 total = tl.where(met, total, other) + y * between
                 rounded = (given + ROUND).to(tl.int64, bitcast=True)
-                output = own_sums + tl.load(owners + node).to(tl.int64) * blocks * TOGETHER
+                output = own_sums + owner.to(tl.int64) * blocks * TOGETHER
                 tl.atomic_add(output, tl.sum(rounded, axis=0) - ROUNDED, sem="relaxed")
+            flags, share, owner, state, y, q = next_flags, next_share, next_owner, next_state, next_y, next_q
+            value, other_value, next_flags = next_value, next_other_value, after_flags
 
 
 @triton.jit(do_not_specialize=["rows", "padded"])
@@ -301,10 +345,10 @@ class PathContributions(Operation):
         }
         for chunks in self._chunks:
             points = len(chunks.points)
-            steps, first_step = steps_of(trees, chunks)
             ratios, ratio_rows = rows_of_ratios(trees, chunks)
+            steps, first_step = steps_of(trees, chunks, ratio_rows)
             own = {"steps": steps, "first_step": first_step.astype(np.int32), "ratios": ratios}
-            own |= {"ratio_rows": ratio_rows, "weights": chunks.weights}
+            own |= {"weights": chunks.weights}
             found |= {f"{name}_{points}": array for name, array in own.items()}
         return found
 
@@ -407,7 +451,7 @@ class PathContributions(Operation):
                 walks_kernel[(programs,)](
                     states=states,
                     **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step")},
-                    **{name: parameters[f"{name}_{points}"] for name in ("ratio_rows", "ratios", "weights")},
+                    **{name: parameters[f"{name}_{points}"] for name in ("ratios", "weights")},
                     **{name: parameters[name] for name in ("shares", "owners", "held")},
                     stacks=torch.empty(programs * size, dtype=torch.float64, device=x.device),
                     sums=sums,

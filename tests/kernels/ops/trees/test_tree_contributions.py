@@ -61,11 +61,12 @@ def test_tiles_and_batches_do_not_change_a_bit(
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
 
 
-@pytest.mark.parametrize(("leaves", "fewest"), [(1, 8), (5, 1), (256, 1)])
+@pytest.mark.parametrize(("leaves", "fewest", "heights"), [(1, 8, 3), (5, 1, 0), (256, 1, 1)])
 def test_walks_have_the_same_bits_in_all_tiles(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int, heights: int
 ) -> None:
-    """Whether leaves have chunks of their own or share them with few or all others, or need few points or many."""
+    """Whether leaves share chunks, need few points or many, and nodes wait in registers or on the stack."""
+    monkeypatch.setattr(path_walks, "HEIGHTS", heights)
     monkeypatch.setattr(path_walks, "LEAVES", leaves)
     monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
     monkeypatch.setattr(cpu_path_walks, "PAIRS", 10)
