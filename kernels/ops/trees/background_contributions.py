@@ -34,10 +34,12 @@ from ...plan.plan import Parameters
 from .integer_sum import answer
 from .launch import contributions_tile
 from .leaf_patterns import LeafPatterns
-from .path_contributions import ROUND
 
 LARGEST_SCRATCH = 2**28
 """The most bytes of patterns that the first kernel writes before the second reads them."""
+
+ROUND = tl.constexpr(1.5 * 2.0**52)
+"""A smaller number plus this one, minus it, is the nearest whole number."""
 
 SIZES = tl.constexpr(64)
 """The numbers of players of a pattern, from 0 on."""
