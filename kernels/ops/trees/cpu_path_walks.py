@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -106,6 +107,25 @@ def _levels(
     return found
 
 
+class Room(NamedTuple):
+    """Memory for walks, used again and again: the system takes longer to give it than arithmetic to fill it."""
+
+    products: np.ndarray  # float64 [*], of all levels of a walk
+    parts: np.ndarray  # float64 [5, *], each of a level
+
+    @staticmethod
+    def of(groups: list[list[Level]], points: int, rows: int) -> Room:
+        """Return the memory for the walks of any of these groups."""
+        largest = max(len(level.node) + len(level.leaves) for levels in groups for level in levels)
+        nodes = max(sum(len(level.node) for level in levels) for levels in groups)
+        return Room(np.empty(nodes * points * rows), np.empty((5, largest * points * rows)))
+
+    def part(self, number: int, *shape: int) -> np.ndarray:
+        """Return an array of that shape in one of the parts."""
+        found: np.ndarray = self.parts[number, : math.prod(shape)].reshape(shape)
+        return found
+
+
 def walk(
     levels: list[Level],
     chunks: Chunks,
@@ -113,6 +133,7 @@ def walk(
     known: np.ndarray,
     held: np.ndarray,
     sums: torch.Tensor,
+    room: Room,
 ) -> None:
     """Add what some chunks give to the whole numbers `[targets, columns + 1, rows]`.
 
@@ -123,80 +144,95 @@ def walk(
         known: bool `[inner nodes, rows]`, whether the row meets all that is asked above of the node's player.
         held: float64 `[targets, leaves + 1]`, the values of leaves in units of the output, and 0.
         sums: int64.
+        room: memory for a walk.
     """
     rows, y = left.shape[1], (1 - chunks.points)[:, None, None]
+    points, start = len(y), 0
     signed: list[np.ndarray] = []
     chosen: list[np.ndarray] = []
     products: list[np.ndarray] = []
-    product = np.broadcast_to(chunks.weights[:, None, None], (len(y), len(levels[0].node), rows))
-    factors = np.zeros((len(y), 0, rows))
+    factors = room.part(0, points, 0, rows)
     for level in levels:
+        count = len(level.node)
+        product = room.products[start : start + points * count * rows].reshape(points, count, rows)
+        start += product.size
+        goes = left[level.node]
         if products:
-            above = levels[len(products) - 1]
-            met = (chosen[-1][above.bare + level.parent] == level.by_left).astype(np.float64)
-            product = products[-1].take(above.bare + level.parent, axis=1)
-            factor = factors.take(level.parent, axis=1)
+            parent = levels[len(products) - 1].bare + level.parent
+            met = (chosen[-1][parent] == level.by_left).astype(np.float64)
+            np.take(products[-1], parent, axis=1, out=product, mode="clip")  # "raise" would copy
+            factor = np.take(factors, level.parent, axis=1, out=room.part(1, *product.shape), mode="clip")
             np.abs(np.subtract(met, factor, out=factor), out=factor)
             product *= factor
+        else:
+            product[:] = chunks.weights[:, None, None]
         products.append(product)
-        goes = left[level.node]
         away = np.where(goes, 1.0 - level.share, level.share)
         chosen.append(goes)
         signed.append(np.where(goes, away, -away))
-        factors = _times_y(level, slice(level.bare, None), y, known, away[level.bare :])
+        factors = room.part(0, points, count - level.bare, rows)
+        _write_times_y(factors, level, slice(level.bare, count), y, known, away[level.bare :])
     for target, values in enumerate(held):
-        total = np.zeros((len(y), 0, rows))
-        for level, goes, sign, product in zip(levels[::-1], chosen[::-1], signed[::-1], products[::-1], strict=True):
+        total = room.part(0, points, 0, rows)
+        for number in reversed(range(len(levels))):
+            level, goes, sign, product = levels[number], chosen[number], signed[number], products[number]
             bare, count = level.bare, len(level.node)
-            new = np.empty((len(y), count + len(level.leaves), rows))
+            new = room.part(number % 2, points, count + len(level.leaves), rows)
             new[:, count:] = values[level.leaves][:, None]
             given = np.empty((count, rows))
             one, two = values[level.ends][..., None]
             between = sign[:bare] * (two - one)
-            np.add(_times_y(level, slice(bare), y, known, between), np.where(goes[:bare], one, two), out=new[:, :bare])
-            _give(level, slice(bare), product, known, between, given)
-            one, two = (total.take(each, axis=1) for each in level.below)
+            _write_times_y(new[:, :bare], level, slice(0, bare), y, known, between)
+            new[:, :bare] += np.where(goes[:bare], one, two)
+            _write_given(given, level, slice(0, bare), product, known, between, room)
+            both = (room.part(2 + side, points, count - bare, rows) for side in range(2))
+            one, two = (
+                np.take(total, below, axis=1, out=each, mode="clip")
+                for below, each in zip(level.below, both, strict=True)
+            )
             middle = np.where(goes[bare:], one, two)
             between = np.subtract(two, one, out=two)
             between *= sign[bare:]
-            step = _times_y(level, slice(bare, None), y, known, between)
-            np.add(step, middle, out=new[:, bare:count])
-            _give(level, slice(bare, None), product, known, between, given)
+            _write_times_y(new[:, bare:count], level, slice(bare, count), y, known, between)
+            new[:, bare:count] += middle
+            _write_given(given, level, slice(bare, count), product, known, between, room)
             sums[target].index_add_(0, torch.from_numpy(level.owner), torch.from_numpy(given.astype(np.int64)))
             total = new
 
 
 def _parts(level: Level, own: slice) -> Iterator[tuple[slice, slice | None]]:
-    """Yield the parts of a level's nodes, and which of `again` they are; None if not any."""
-    start, stop, _ = own.indices(len(level.node))
+    """Yield the parts of some of a level's nodes, and which of `again` they are; None if not any."""
     again = level.again
-    for first, end in ((start, min(stop, again.start)), (max(start, again.stop), stop)):
+    for first, end in ((own.start, min(own.stop, again.start)), (max(own.start, again.stop), own.stop)):
         if first < end:
             yield slice(first, end), None
-    first, end = max(start, again.start), min(stop, again.stop)
+    first, end = max(own.start, again.start), min(own.stop, again.stop)
     if first < end:
         yield slice(first, end), slice(first - again.start, end - again.start)
 
 
-def _times_y(level: Level, own: slice, y: np.ndarray, known: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return y times numbers of some nodes, `[points, nodes, rows]`."""
-    found = np.empty((len(y), *numbers.shape[-2:]))
-    first = own.start or 0
+def _write_times_y(
+    out: np.ndarray, level: Level, own: slice, y: np.ndarray, known: np.ndarray, numbers: np.ndarray
+) -> None:
+    """Write y times numbers of some nodes, `[points, nodes, rows]`."""
     for part, again in _parts(level, own):
-        mine = slice(part.start - first, part.stop - first)
-        factor = y if again is None else np.maximum(level.y[:, again], 1.0 - known[level.node[part]])
-        np.multiply(factor, numbers[..., mine, :], out=found[:, mine])
-    return found
+        mine = slice(part.start - own.start, part.stop - own.start)
+        if again is None:
+            np.multiply(y, numbers[..., mine, :], out=out[:, mine])
+        else:
+            factor = np.maximum(level.y[:, again], 1.0 - known[level.node[part]], out=out[:, mine])
+            factor *= numbers[..., mine, :]
 
 
-def _give(
-    level: Level, own: slice, product: np.ndarray, known: np.ndarray, between: np.ndarray, given: np.ndarray
+def _write_given(
+    out: np.ndarray, level: Level, own: slice, product: np.ndarray, known: np.ndarray, between: np.ndarray, room: Room
 ) -> None:
     """Write what some nodes give, whole numbers `[nodes, rows]`."""
-    first = own.start or 0
     for part, again in _parts(level, own):
-        mine = between[..., part.start - first : part.stop - first, :]
-        weight = product[:, part] if again is None else product[:, part] * level.q[:, again]
-        found = weight * mine
-        total = np.rint(found, out=found).sum(axis=0)
-        given[part] = -total if again is None else np.where(known[level.node[part]], total, 0.0)
+        mine = between[..., part.start - own.start : part.stop - own.start, :]
+        weight = product[:, part]
+        found = room.part(4, *weight.shape)
+        if again is not None:
+            weight = np.multiply(weight, level.q[:, again], out=found)
+        total = np.rint(np.multiply(weight, mine, out=found), out=found).sum(axis=0)
+        out[part] = -total if again is None else np.where(known[level.node[part]], total, 0.0)

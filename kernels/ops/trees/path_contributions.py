@@ -41,7 +41,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .cpu_path_walks import Level, levels_of, walk
+from .cpu_path_walks import Level, Room, levels_of, walk
 from .integer_sum import answer
 from .launch import paths_tile
 from .leaf_patterns import Terms, feature_major_kernel, meets
@@ -419,11 +419,12 @@ class PathContributions(Operation):
             default=1,
         )
         rows = min(max(NUMBERS // pairs, 1), max(LARGEST_TILE // max(len(self._inner), 1), 1))
+        rooms = [Room.of(groups, len(chunks.points), min(rows, len(x))) for chunks, groups in self._levels]
         for part, out in zip(x.split(rows), sums.split(rows, dim=2), strict=True):
             left, known = self._states(part)
-            for chunks, groups in self._levels:
+            for (chunks, groups), room in zip(self._levels, rooms, strict=True):
                 for levels in groups:
-                    walk(levels, chunks, left, known, held, out)
+                    walk(levels, chunks, left, known, held, out, room)
         return parameters["baseline"] + sums.flatten(0, 1).T.to(torch.float64) * parameters["unit"]
 
     def _states(self, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
