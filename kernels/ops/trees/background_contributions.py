@@ -31,10 +31,9 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
-from .integer_sum import answer
+from .integer_sum import ROUND, answer
 from .launch import contributions_tile
 from .leaf_patterns import LeafPatterns
-from .path_contributions import ROUND
 
 LARGEST_SCRATCH = 2**28
 """The most bytes of patterns that the first kernel writes before the second reads them."""
