@@ -31,7 +31,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
-from .integer_sum import answer
+from .integer_sum import ROUND, answer
 from .launch import contributions_tile
 from .leaf_patterns import LeafPatterns
 

@@ -23,6 +23,9 @@ LARGEST_SCRATCH = 2**24
 ADDED = 32
 """The most sums that a program adds up, and parts of each at a time."""
 
+ROUND = tl.constexpr(1.5 * 2.0**52)
+"""A number below 2⁵¹ plus this one, minus it, is the nearest whole number; that has the lowest bits of the sum."""
+
 
 @triton.jit(do_not_specialize=["rows"])
 def tree_sum_kernel(

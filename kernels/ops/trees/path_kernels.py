@@ -1,0 +1,214 @@
+"""Kernels of `path_contributions.py`, which has the mathematics: where rows go, walks over chunks, and the answers."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .integer_sum import ROUND, answer
+from .leaf_patterns import meets
+
+ROUND_BITS = 0x4338000000000000
+"""The bits of `ROUND`."""
+
+
+@triton.jit
+def goes_left(
+    x, node, row, words, thresholds, sets, rows, mask,
+    FEATURES: tl.constexpr, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Return whether nodes send rows to the left, bool `[nodes, rows]`; `mask` is that of nodes."""
+    word = tl.load(words + node, mask=mask, other=0)[:, None]
+    threshold = tl.load(thresholds + node, mask=mask, other=0.0)[:, None]
+    feature = (word >> 2).to(tl.int64)
+    inside = mask[:, None] & (row < rows)
+    value = tl.load(x + (feature * rows + row if COLUMNS else row * FEATURES + feature), mask=inside, other=0.0)
+    value = value.to(thresholds.dtype.element_ty)
+    return meets(value, float("nan"), threshold, word, sets, inside, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def states_kernel(
+    x,  # float32 or float64 [rows, FEATURES]; where COLUMNS [FEATURES, rows]
+    words,  # int32 [NODES], the feature and 2 flags
+    thresholds,  # float32 or float64 [NODES]
+    sets,  # int32 [sets, WORDS]
+    earlier,  # int32 [NODES], twice the node above of the same player, plus 1 to the right; −1 if none, −2 if constant
+    states,  # uint8 [⌈rows / TOGETHER⌉, NODES, TOGETHER]
+    rows,
+    FEATURES: tl.constexpr,
+    NODES: tl.constexpr,
+    WORDS: tl.constexpr,  # of a set; 0 if no node asks for a category
+    FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
+    MISSING: tl.constexpr,  # whether NaN may go to the left
+    COLUMNS: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    BLOCK_NODES: tl.constexpr,
+):
+    """Write 2 where the player met all that was asked above, plus 1 if the row goes to the left, and else 1."""
+    block = tl.program_id(1).to(tl.int64)
+    place = tl.arange(0, TOGETHER)
+    row = (block * TOGETHER + place)[None, :]
+    node = tl.program_id(0) * BLOCK_NODES + tl.arange(0, BLOCK_NODES)
+    mask = node < NODES
+    left = goes_left(
+        x, node, row, words, thresholds, sets, rows, mask,
+        FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, COLUMNS=COLUMNS,
+    )  # fmt: skip
+    above = tl.load(earlier + node, mask=mask, other=-1)
+    known = (above > -2)[:, None] & (row >= 0)
+    while tl.max(above, axis=0) >= 0:
+        asks = above >= 0
+        goes = goes_left(
+            x, above >> 1, row, words, thresholds, sets, rows, asks,
+            FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, COLUMNS=COLUMNS,
+        )  # fmt: skip
+        known &= (above < 0)[:, None] | (goes == ((above & 1) == 0)[:, None])
+        above = tl.load(earlier + (above >> 1), mask=asks, other=-1)
+    state = tl.where(known, tl.where(left, 3, 2), 1)
+    tl.store(
+        states + (block * NODES + node[:, None]) * TOGETHER + place[None, :], state.to(tl.uint8), mask=mask[:, None]
+    )
+
+
+@triton.jit
+def words_of(step):
+    """Return a step's flags, node, row of ratios and leaves."""
+    return tl.load(step + 1), tl.load(step), tl.load(step + 2), tl.load(step + 3), tl.load(step + 4)
+
+
+@triton.jit
+def read(
+    node, row, leaf, other, shares, owners, states, ratios, held, point, POINTS: tl.constexpr, TOGETHER: tl.constexpr
+):
+    """Return what a step needs: the share, player and state of the node, y, q, and the values of two leaves."""
+    ratio = ratios + row.to(tl.int64) * (2 * POINTS) + point
+    state = tl.load(states + node.to(tl.int64) * TOGETHER)[None, :]
+    share, owner, y, q = tl.load(shares + node), tl.load(owners + node), tl.load(ratio), tl.load(ratio + POINTS)
+    return share, owner, state, y, q, tl.load(held + leaf), tl.load(held + other)
+
+
+@triton.jit(do_not_specialize=["blocks", "jobs", "first_chunk", "chunks", "padded"])
+def walks_kernel(
+    states,  # uint8 [blocks, NODES, TOGETHER]
+    steps,  # int32 [steps + 2, 5], see `steps_of` in `path_walks.py`
+    first_step,  # int32 [chunks + 1]
+    shares,  # float64 [NODES]
+    owners,  # int32 [NODES], the player of each node
+    ratios,  # float64 [ratios, 2, POINTS], y and q
+    weights,  # float64 [POINTS]
+    held,  # float64 [targets, LEAVES + 1], the values of leaves in units of the output, and 0
+    stacks,  # float64 [programs, DEPTH, 2, POINTS, TOGETHER]
+    sums,  # int64 [targets, WIDTH, padded]
+    blocks,
+    jobs,  # the number of targets, chunks and blocks of rows
+    chunks,
+    NODES: tl.constexpr,
+    LEAVES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+    POINTS: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    ROUNDED: tl.constexpr,  # the sum of the bits of as many `ROUND` as there are points, modulo 2⁶⁴
+):
+    """Add up what chunks give. A program does `TOGETHER` rows of one chunk after another."""
+    point = tl.arange(0, POINTS)[:, None]
+    place = tl.arange(0, TOGETHER)
+    at = point * TOGETHER + place[None, :]
+    stacks += tl.program_id(0).to(tl.int64) * (DEPTH * 2 * POINTS * TOGETHER) + at
+    weight = tl.load(weights + point) + tl.zeros([POINTS, TOGETHER], tl.float64)
+    for job in tl.range(tl.program_id(0), jobs, tl.num_programs(0)):
+        block = (job % blocks).to(tl.int64)
+        chunk = job // blocks % chunks
+        target = (job // blocks // chunks).to(tl.int64)
+        own_states = states + block * NODES * TOGETHER + place
+        own_sums = sums + (target * WIDTH * blocks + block) * TOGETHER + place
+        own_held = held + target * (LEAVES + 1)
+        product, total = weight, tl.zeros([POINTS, TOGETHER], tl.float64)
+        product_1, product_2, product_3 = product, product, product
+        total_1, total_2, total_3 = total, total, total
+        # A step's numbers are loaded one step before, and the words that say which they are one step before that.
+        begin = tl.load(first_step + chunk)
+        flags, node, row, leaf, other_leaf = words_of(steps + 5 * begin)
+        share, owner, state, y, q, value, other_value = read(
+            node, row, leaf, other_leaf, shares, owners, own_states, ratios, own_held, point,
+            POINTS=POINTS, TOGETHER=TOGETHER,
+        )  # fmt: skip
+        next_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (begin + 1))
+        for step in tl.range(begin, tl.load(first_step + chunk + 1)):
+            next_share, next_owner, next_state, next_y, next_q, next_value, next_other_value = read(
+                node, row, leaf, other_leaf, shares, owners, own_states, ratios, own_held, point,
+                POINTS=POINTS, TOGETHER=TOGETHER,
+            )  # fmt: skip
+            after_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (step + 2))
+            left, known = (state & 1) != 0, (state & 2) != 0
+            away = tl.where(left, 1.0 - share, share)
+            y = tl.where(known, y, 1.0)
+            child_left = (flags & 2) == 0
+            stack = stacks + (flags >> 14) * (2 * POINTS * TOGETHER)
+            place_of_product = (flags >> 8) & 7
+            if place_of_product == 1:
+                product = product_1
+            elif place_of_product == 2:
+                product = product_2
+            elif place_of_product == 3:
+                product = product_3
+            elif place_of_product > 3:
+                product = tl.load(stack)
+            if (flags & 1) != 0:
+                keep = (flags >> 5) & 7
+                if keep == 1:
+                    product_1, total_1 = product, total
+                elif keep == 2:
+                    product_2, total_2 = product, total
+                elif keep == 3:
+                    product_3, total_3 = product, total
+                if (flags & 8) != 0:
+                    tl.store(stack, product)
+                if (flags & 16) != 0:
+                    tl.store(stack + POINTS * TOGETHER, total)
+                product = product * tl.abs(tl.where(left == child_left, 1.0, 0.0) - y * away)
+            else:
+                if (flags & 4) != 0:
+                    total = value + tl.zeros([POINTS, TOGETHER], tl.float64)
+                place_of_other = (flags >> 11) & 7
+                if place_of_other == 0:
+                    other = other_value + tl.zeros([POINTS, TOGETHER], tl.float64)
+                elif place_of_other == 1:
+                    other = total_1
+                elif place_of_other == 2:
+                    other = total_2
+                elif place_of_other == 3:
+                    other = total_3
+                else:
+                    other = tl.load(stack + POINTS * TOGETHER)
+                met = left == child_left
+                between = tl.where(met, away, -away) * (other - total)
+                given = product * tl.where(known, q, 0.0) * between
+                total = tl.where(met, total, other) + y * between
+                rounded = (given + ROUND).to(tl.int64, bitcast=True)
+                output = own_sums + owner.to(tl.int64) * blocks * TOGETHER
+                tl.atomic_add(output, tl.sum(rounded, axis=0) - ROUNDED, sem="relaxed")
+            flags, share, owner, state, y, q = next_flags, next_share, next_owner, next_state, next_y, next_q
+            value, other_value, next_flags = next_value, next_other_value, after_flags
+
+
+@triton.jit(do_not_specialize=["rows", "padded"])
+def path_answers_kernel(
+    sums,  # int64 [OUTPUTS, padded]
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]
+    rows,
+    padded,
+    OUTPUTS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """Make the answers. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of them."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)[None, :]
+    inside = (row < rows) & (output < OUTPUTS)
+    total = tl.load(sums + output.to(tl.int64) * padded + row, mask=inside, other=0)
+    y = answer(total, unit + output, baseline + output, inside, 1.0, "identity")
+    tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=inside)
