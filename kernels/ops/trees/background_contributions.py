@@ -38,9 +38,6 @@ from .leaf_patterns import LeafPatterns
 LARGEST_SCRATCH = 2**28
 """The most bytes of patterns that the first kernel writes before the second reads them."""
 
-ROUND = tl.constexpr(1.5 * 2.0**52)
-"""A smaller number plus this one, minus it, is the nearest whole number."""
-
 SIZES = tl.constexpr(64)
 """The numbers of players of a pattern, from 0 on."""
 

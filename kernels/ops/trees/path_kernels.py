@@ -88,7 +88,7 @@ def read(
     return share, owner, state, y, q, tl.load(held + leaf), tl.load(held + other)
 
 
-@triton.jit(do_not_specialize=["blocks", "jobs", "first_chunk", "chunks", "padded"])
+@triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
 def walks_kernel(
     states,  # uint8 [blocks, NODES, TOGETHER]
     steps,  # int32 [steps + 2, 5], see `steps_of` in `path_walks.py`
@@ -124,9 +124,9 @@ def walks_kernel(
         own_states = states + block * NODES * TOGETHER + place
         own_sums = sums + (target * WIDTH * blocks + block) * TOGETHER + place
         own_held = held + target * (LEAVES + 1)
-        product, total = weight, tl.zeros([POINTS, TOGETHER], tl.float64)
-        product_1, product_2, product_3 = product, product, product
-        total_1, total_2, total_3 = total, total, total
+        # All begin as tensors of their own: the compiler takes what is another's, and becomes that, for unchanged.
+        product, product_1, product_2, product_3 = weight, 0.0 * weight, 0.0 * weight, 0.0 * weight
+        total, total_1, total_2, total_3 = 0.0 * weight, 0.0 * weight, 0.0 * weight, 0.0 * weight
         # A step's numbers are loaded one step before, and the words that say which they are one step before that.
         begin = tl.load(first_step + chunk)
         flags, node, row, leaf, other_leaf = words_of(steps + 5 * begin)
