@@ -213,6 +213,6 @@ class PathsTile(NamedTuple):
 def paths_tile(rows: int) -> PathsTile:
     """Return the tile for `rows` rows.
 
-    Few rows are spread over as many programs as possible. A multiprocessor has the registers of 16 programs of many.
+    Few rows are spread over as many programs as possible. A multiprocessor has the registers of 12 programs of many.
     """
-    return PathsTile(4, 2**12) if rows <= 8 else PathsTile(16, 2112)
+    return PathsTile(4, 2**12) if rows <= 8 else PathsTile(16, 1584)
