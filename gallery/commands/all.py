@@ -14,11 +14,13 @@ def command() -> None:
 
     from gallery import commands
     from gallery.catalogue import exhibits, kernel_device
+
+    device = kernel_device()  # before the language is imported, as in `run`
     from gallery.show import run
 
     for exhibit in exhibits().values():
         run(exhibit)
-    if kernel_device().type == "cuda":
+    if device.type == "cuda":
         there = {module.name for module in pkgutil.iter_modules(commands.__path__)}
         for name in ("levels", "bench"):
             if name in there:

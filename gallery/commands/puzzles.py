@@ -21,6 +21,9 @@ def command(
         python -m gallery puzzles
         python -m gallery puzzles dot
     """
+    from gallery.catalogue import kernel_device
+
+    kernel_device()  # before the language is imported, as in `run`
     from gallery.puzzles.beside import PUZZLES, beside
     from gallery.puzzles.show import print_terms, run_puzzle
 

@@ -35,11 +35,13 @@ def command(
     import torch
 
     from gallery.catalogue import find, kernel_device
+
+    device = kernel_device()  # before the language is imported, whose own functions are interpreted as kernels are
     from gallery.errors import GalleryError
     from gallery.show import run, run_interpreted
 
     exhibit = find(name)
-    if kernel_device().type == "cuda":
+    if device.type == "cuda":
         run_interpreted(exhibit, dtype)
     try:
         run(exhibit, size, dtype)

@@ -115,7 +115,7 @@ class Watch:
     def _locate(self, pointers: Any, mask: Any, note: dict[str, int]) -> tuple[Any, Any, Any]:
         """Return the addresses, which of them may be used, and their places in `arena`; note those outside."""
         addresses = pointers.data.astype(np.int64)
-        wanted = np.broadcast_to(mask, addresses.shape)
+        wanted = np.broadcast_to(mask, addresses.shape).astype(bool)
         width = max(pointers.get_element_ty().primitive_bitwidth // 8, 1)
         if not len(self.begins):
             inside, places = np.zeros_like(wanted), np.zeros_like(addresses)

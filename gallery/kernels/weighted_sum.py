@@ -165,9 +165,9 @@ EXHIBIT = Exhibit(
     curve=[(rows, 4096) for rows in (16, 256, 4096, 65536)],
     lengths="rows x columns",
     tolerances={torch.float32: 5e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-13},
-    traffic=lambda x, w: (x.numel() + w.numel() + x[..., 0].numel()) * x.element_size(),
+    traffic=lambda x, w: (x.numel() + w.numel() + x.shape[:-1].numel()) * x.element_size(),
     differentiable=True,
-    backward_traffic=lambda x, w: 2 * (x.numel() + w.numel() + x[..., 0].numel()) * x.element_size(),
+    backward_traffic=lambda x, w: 2 * (x.numel() + w.numel() + x.shape[:-1].numel()) * x.element_size(),
     chosen=lambda: chosen(weighted_sum_kernel),
     axis=("rows of 4,096", lambda size: size[0]),
 )

@@ -21,6 +21,7 @@ from gallery.check import error, gradient_error
 from gallery.exhibit import Arguments, Exhibit
 from gallery.kernels.map import map_
 from gallery.kernels.softmax import ROW_CHOICES
+from gallery.sizes import demand_room
 from gallery.tuning import Choice, chosen, tuned
 
 EXHIBITS = list(exhibits().values())
@@ -219,3 +220,9 @@ def test_launches_that_are_found_again_give_the_answer() -> None:
         x = memory[offset : offset + length]
         assert torch.equal(map_(x, c), x + c), (offset, length, c)
         assert torch.equal(map_(x.half(), c), x.half() + c), (offset, length, c)
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
+def test_room_is_found_for_every_size_that_is_checked(exhibit: Exhibit) -> None:
+    for size, dtype in itertools.product(exhibit.sizes, exhibit.dtypes):
+        demand_room(exhibit, size, dtype, torch.device("cpu"))

@@ -88,7 +88,7 @@ def read(
     return share, owner, state, y, q, tl.load(held + leaf), tl.load(held + other)
 
 
-@triton.jit(do_not_specialize=["blocks", "jobs", "first_chunk", "chunks", "padded"])
+@triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
 def walks_kernel(
     states,  # uint8 [blocks, NODES, TOGETHER]
     steps,  # int32 [steps + 2, 5], see `steps_of` in `path_walks.py`
@@ -124,11 +124,9 @@ def walks_kernel(
         own_states = states + block * NODES * TOGETHER + place
         own_sums = sums + (target * WIDTH * blocks + block) * TOGETHER + place
         own_held = held + target * (LEAVES + 1)
-        # The compiler takes a variable that begins as a copy of another one, and is set to that one, for unchanged.
-        product, total = weight, tl.zeros([POINTS, TOGETHER], tl.float64)
-        product_1, total_1 = weight + 0.0, tl.zeros([POINTS, TOGETHER], tl.float64)
-        product_2, total_2 = weight + 0.0, tl.zeros([POINTS, TOGETHER], tl.float64)
-        product_3, total_3 = weight + 0.0, tl.zeros([POINTS, TOGETHER], tl.float64)
+        # All begin as tensors of their own: the compiler takes what is another's, and becomes that, for unchanged.
+        product, product_1, product_2, product_3 = weight, 0.0 * weight, 0.0 * weight, 0.0 * weight
+        total, total_1, total_2, total_3 = 0.0 * weight, 0.0 * weight, 0.0 * weight, 0.0 * weight
         # A step's numbers are loaded one step before, and the words that say which they are one step before that.
         begin = tl.load(first_step + chunk)
         flags, node, row, leaf, other_leaf = words_of(steps + 5 * begin)
@@ -160,14 +158,11 @@ def walks_kernel(
             if (flags & 1) != 0:
                 keep = (flags >> 5) & 7
                 if keep == 1:
-                    product_1 = product
-                    total_1 = total
+                    product_1, total_1 = product, total
                 elif keep == 2:
-                    product_2 = product
-                    total_2 = total
+                    product_2, total_2 = product, total
                 elif keep == 3:
-                    product_3 = product
-                    total_3 = total
+                    product_3, total_3 = product, total
                 if (flags & 8) != 0:
                     tl.store(stack, product)
                 if (flags & 16) != 0:

@@ -1,5 +1,6 @@
 """The export with contributions: its arguments, its evidence and its entry."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from xgboost import DMatrix, XGBRegressor
 import triton_regressors as tr
 from triton_regressors.exporter.compile import compile_estimator
 from triton_regressors.exporter.errors import ExportError
+from triton_regressors.exporter.export import check_parity
 from triton_regressors.kernels.entry import read_document
 from triton_regressors.model_config import from_pbtxt
 
@@ -188,6 +190,16 @@ def test_contributions_stand_beside_every_other_output(tmp_path: Path) -> None:
         ExportError, match=r"'without' exists with output y .* has .* contributions \[5\]; a new .* share"
     ):
         tr.export(model, tmp_path, name="without", contributions="background", **options)  # type: ignore[arg-type]
+
+
+def test_contributions_that_are_not_the_exact_ones_are_refused_as_such() -> None:
+    report = compile_estimator(encoded(Ridge()).fit(TABLE, Y), sample=TABLE, contributions="background").report
+    off = dataclasses.replace(report.outputs["contributions"], max_error=0.5, excess=0.5, max_ulp=99.0)
+    wrong = dataclasses.replace(report, outputs={**report.outputs, "contributions": off})
+    with pytest.raises(
+        ExportError, match=r"output 'contributions' differs from its exact values by 5.0e-01 standard dev"
+    ):
+        check_parity(wrong, "Pipeline")
 
 
 @pytest.mark.parametrize(
