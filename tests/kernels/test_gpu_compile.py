@@ -71,3 +71,24 @@ def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "undefined_name" in done.stderr
+
+
+def test_walks_keep_all_their_registers() -> None:
+    """The compiler's front end loses a variable that begins as another one and only ever becomes that one again."""
+    script = (
+        "import re, torch\n"
+        "from tests.kernels.gpu_compile import generate_for\n"
+        "from tests.kernels.gpu_launches import record\n"
+        "from tests.kernels.operations import OPERATIONS\n"
+        "op, widths = OPERATIONS['path contributions']\n"
+        "for launch in record(op, list(widths)):\n"
+        "    if launch[0].__name__ == 'walks_kernel':\n"
+        "        loops = re.findall('scf.for .* iter_args.*', generate_for(90, *launch))\n"
+        "        points, rows = launch[1]['POINTS'], launch[1]['TOGETHER']\n"
+        "        print([loop.count(f'tensor<{points}x{rows}xf64>') for loop in loops])\n"
+    )
+    environment = {**COMPILES, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.splitlines() == ["[8]"], done.stdout
