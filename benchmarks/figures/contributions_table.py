@@ -1,9 +1,13 @@
-"""The table of docs/benchmarks.md on what exact contributions cost."""
+"""The tables of docs/benchmarks.md on what exact contributions cost."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.gpu.contributions import ANSWERS, CONTRIBUTIONS, HOST, KERNELS
+from benchmarks.served.explained import ASKED
 
 OURS = (f"{ANSWERS}, {HOST}", f"{CONTRIBUTIONS}, {HOST}", f"{ANSWERS}, {KERNELS}", f"{CONTRIBUTIONS}, {KERNELS}")
 
@@ -44,3 +48,24 @@ def contributions_section(document: Document, where: str) -> str:
     busy = any(case["busy_at_start"] for case in document["cases"])
     said = [f"{intro}{note(document)}:", table(header, "lr" + "r" * 5 + "l", rows)]
     return "\n\n".join(said + ["The machine was busy when some of these began."] * busy)
+
+
+def explained_section(document: Document, where: str) -> str:
+    """Return what contributions, and their option alone, add to a request."""
+    rows = []
+    for model in document["models"]:
+        p50 = [microseconds(model["p50_us"][who]) for who in ASKED]
+        over = [_over(model, key) for key in ("contributions_over_y_us", "y_over_without_us")]
+        rows.append([model["title"], *p50, *over])
+    header = ["model", "contributions", "y", "y of the entry without", "contributions over y", "y over y without"]
+    intro = (
+        "One client asks for one row over gRPC: for its contributions, for its answer alone, and an entry that was "
+        "exported without contributions for its answer. Medians of the p50 of rounds, and of the differences in a "
+        "round with the least and the most, µs"
+    )
+    return "\n\n".join([f"{intro}{note(document)}:", table(header, "l" + "r" * 5, rows)])
+
+
+def _over(model: Mapping[str, Any], key: str) -> str:
+    least, most = (f"{each:+.0f}" for each in model[f"{key}_range"])
+    return f"{model[key]:+.0f} ({least} to {most})"

@@ -18,7 +18,7 @@ from benchmarks.cpu.predict import COMPARISONS, cost_of_fp64, crossovers, fastes
 from benchmarks.environment import RESULTS
 from benchmarks.figures import gpu_or_cpu_page
 from benchmarks.figures.architectures_table import architectures_section
-from benchmarks.figures.contributions_table import contributions_section
+from benchmarks.figures.contributions_table import contributions_section, explained_section
 from benchmarks.figures.markdown import Document, microseconds, note, optional, table
 from benchmarks.figures.served_tables import (
     fleets_section,
@@ -73,6 +73,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "served": served_section,
         "requests": requests_section,
         "served_fleets": fleets_section,
+        "explained": explained_section,
         "several_gpus": several_gpus_section,
         "startup": startup_section,
         "observer": observer_section,

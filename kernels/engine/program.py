@@ -10,7 +10,7 @@ import torch
 from ..plan.plan import INPUT, Parameters, Plan, Step
 from .streams import Launch, Task
 
-MOST_SCATTERED, NARROW = 2**12, 4
+MOST_SCATTERED, NARROW = 2**14, 4
 """The most numbers that kernels write over the bus themselves, and the widest rows that they always write so."""
 
 
