@@ -66,8 +66,9 @@ pages: setup  ## Make the generated pages, and what the examples of the others p
 	$(BIN)/python -m gallery.notebooks
 	$(BIN)/python -m docs.examples
 
-parity: setup  ## Serve every case of the test catalogue and print the table of errors
+parity: setup  ## Serve every case of the test catalogue, its contributions too, and print the errors
 	$(BIN)/python -m tests.server.parity
+	$(BIN)/python -m tests.server.explained
 
 coverage: setup  ## Measure every case of the catalogue and make docs/coverage.md anew
 	$(BIN)/python -m docs.coverage measure

@@ -14,7 +14,7 @@ import argparse
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.server.rentals import MODELS
 from tests.servers import triton_server
 from triton_regressors import export
 from triton_regressors.clients.client.client import Client
+from triton_regressors.exporter.compilation import Compilation
 from triton_regressors.exporter.publish.config import ServingOptions
 from triton_regressors.exporter.publish.repository import publish
 from triton_regressors.kernels.entry import Golden
@@ -145,8 +146,14 @@ def asked(name: str) -> Any:
     return X if isinstance(X, pd.DataFrame) or taken == X.shape[1] else pd.DataFrame(X, columns=compilation.columns)
 
 
-def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Question]]:
-    """Write cases of the same input as entries of at most `CASES_PER_ENTRY`; one with other tensors stays alone.
+def export_together(
+    repository: Path,
+    names: Iterable[str],
+    compile_case: Callable[[str], Compilation] = lambda name: compiled(CASES[name]),
+    per_entry: int = CASES_PER_ENTRY,
+    max_batch_size: int = MAX_BATCH_SIZE,
+) -> Iterator[list[Question]]:
+    """Write cases of the same input as entries of at most `per_entry`; one with other tensors stays alone.
 
     Cases whose rows hold NaN share an entry if they take it in the same columns.
 
@@ -154,7 +161,7 @@ def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Que
     """
     groups: dict[tuple[Inputs, tuple[int, ...]], list[str]] = {}
     for name in names:
-        inputs = compiled(CASES[name]).inputs
+        inputs = compile_case(name).inputs
         if dataclasses.replace(inputs, categorical=()) == _plain(inputs):
             inputs = _plain(inputs)
         missing = np.isnan(matrix(CASES[name])).any()
@@ -165,9 +172,10 @@ def export_together(repository: Path, names: Iterable[str]) -> Iterator[list[Que
             continue
         while group:
             row = matrix(CASES[group[0]])[:1]
-            together = [name for name in group if _answers(name, row)][:CASES_PER_ENTRY]
+            together = [name for name in group if _answers(name, row)][:per_entry]
             model = f"cases-{inputs.n_features}-{inputs.dtype}-{group[0]}"
-            yield _publish(repository, model, inputs, nan_columns, row, together)
+            compilations = {name: compile_case(name) for name in together}
+            yield _publish(repository, model, inputs, nan_columns, row, compilations, max_batch_size)
             group = [name for name in group if name not in together]
 
 
@@ -182,16 +190,21 @@ def _answers(name: str, row: np.ndarray) -> bool:
 
 
 def _publish(
-    repository: Path, model: str, inputs: Inputs, nan_columns: tuple[int, ...], row: np.ndarray, names: Sequence[str]
+    repository: Path,
+    model: str,
+    inputs: Inputs,
+    nan_columns: tuple[int, ...],
+    row: np.ndarray,
+    compilations: Mapping[str, Compilation],
+    max_batch_size: int,
 ) -> list[Question]:
     """Write one entry and return its questions, one for each set of rows."""
     steps: list[Step] = []
     values: dict[str, str] = {}
     spreads: dict[str, list[float]] = {}
     questions: dict[bytes, Question] = {}
-    for index, name in enumerate(names):
-        X = asked(name)
-        plan = compiled(CASES[name]).plan
+    for index, (name, compilation) in enumerate(compilations.items()):
+        X, plan = asked(name), compilation.plan
         prefix = {INPUT: INPUT, **{step.output: f"{index}.{step.output}" for step in plan.steps}}
         steps += [
             Step(step.operation, tuple(prefix[value] for value in step.inputs), prefix[step.output])
@@ -202,14 +215,15 @@ def _publish(
         for output, value in plan.outputs.items():
             key = f"{output}_{index}"
             values[key] = prefix[value]
-            spreads[key] = units(CASES[name].expected()[output]).tolist()
+            spreads[key] = compilation.sample.units[output].tolist()
             question.outputs[key] = (name, output)
     plan = Plan(inputs.n_features, tuple(steps), values, inputs.matrix_dtype)
     golden = Golden(row, run_plan(plan, row))  # proves no more than that the entry runs: each case is asked for its own
     written = dataclasses.replace(document(plan.to_json(), inputs, spreads, TOLERANCE), nan_columns=nan_columns)
     if inputs != _plain(inputs):  # the columns are found by name
-        written = dataclasses.replace(written, provenance=compiled(CASES[names[0]]).document().provenance)
-    publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=MAX_BATCH_SIZE))
+        first = next(iter(compilations.values()))
+        written = dataclasses.replace(written, provenance=first.document().provenance)
+    publish(repository, model, plan, golden, written, ServingOptions(max_batch_size=max_batch_size))
     return list(questions.values())
 
 
