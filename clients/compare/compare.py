@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from tritonclient.grpc import model_config_pb2
 
 from triton_regressors.clients.client.client import Client, Protocol
+from triton_regressors.clients.client.configuration import Configuration
 from triton_regressors.clients.compare.batching import (
     BatchingConfiguration,
     default_configurations,
@@ -155,6 +156,8 @@ def compare(
             for configuration in chosen:
                 configuration.apply(config)  # refuse what cannot work before anything is measured
             real = choose_rows(client, config, repository, rows_file, signature, ids)
+            if tool is None:
+                real = replace(real, tensors=Configuration.of(config).sent(real.tensors))  # as Client sends them
             processes = {load: load.processes(client_processes) for load in loads}
             comparison.planned = len(chosen) * len(loads)
             if console is not None:

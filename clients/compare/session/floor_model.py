@@ -18,7 +18,6 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Read the names and widths of the outputs."""
         config = json.loads(args["model_config"])
-        self._input = config["input"][0]["name"]
         self._widths = {output["name"]: abs(int(output["dims"][0])) for output in config["output"]}
         self._zeros: dict[tuple[str, int], torch.Tensor] = {}
 
@@ -27,7 +26,7 @@ class TritonPythonModel:
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:
-        rows = pb_utils.get_input_tensor_by_name(request, self._input).shape()[0]
+        rows = request.inputs()[0].shape()[0]
         tensors = []
         for name in request.requested_output_names():
             zeros = self._zeros.get((name, rows))

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import typer
 from google.protobuf import text_format
+from sklearn.linear_model import Ridge
 from tritonclient.grpc import model_config_pb2
 from typer.testing import CliRunner
 
@@ -28,12 +29,14 @@ from tests.files import files
 from tests.modes import bound_by_modes
 from tests.processes import running
 from tests.servers import triton_server
+from triton_regressors import export_fleet
 from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.compare.batching import BatchingConfiguration
 from triton_regressors.clients.compare.compare import compare
 from triton_regressors.clients.compare.errors import ComparisonError
 from triton_regressors.clients.compare.figures.comparison import Comparison, IncompleteComparison
 from triton_regressors.clients.compare.figures.results import Figures, Point
+from triton_regressors.clients.compare.load import payloads
 from triton_regressors.clients.compare.load.jobs import poisson_arrivals
 from triton_regressors.clients.compare.report.charts import CHARTS
 from triton_regressors.clients.compare.report.report import write_report
@@ -282,6 +285,29 @@ def test_rows_of_a_wider_table_are_taken_by_name(server: TritonServer, tmp_path:
     (tmp_path / "rows.csv").write_text("c,id,a\n3,77,1\n")
     with pytest.raises(RowsError, match="lacks column 'b'"):
         compare("linear", None, (NONE,), (2,), **options)
+
+
+def test_a_fleet_is_asked_as_clients_ask_it(
+    server: TritonServer, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows and ids are one tensor, for the do-nothing model too."""
+    X, y = np.random.default_rng(0).normal(size=(2, 20, 3))
+    export_fleet({name: Ridge(alpha).fit(X, y[:, 0]) for name, alpha in ((3, 1), (7, 9))}, repository, name="fleet")
+    sent = set()
+    for name in ("_grpc_request", "_http_request"):
+        make = getattr(payloads, name)
+        monkeypatch.setattr(
+            payloads, name, lambda *given, make=make: (sent.add((given[0], *given[2])), make(*given))[1]
+        )
+    with Client(server.grpc_url) as client:
+        client.load("fleet")
+        options = {**QUICK, "url": server.grpc_url, "http_url": server.http_url, "protocols": ("grpc", "http")}
+        for point in compare("fleet", repository, (NONE,), (2,), **options).points:
+            assert not point.model.errors
+            assert point.floor is not None
+            assert not point.floor.errors
+        client.unload("fleet")
+    assert sent == {(name, "X_id_FP32x3_INT64") for name in ("fleet", floor_name("fleet"))}
 
 
 def test_wrong_answers_are_errors(server: TritonServer, repository: Path) -> None:
