@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.gpu.contributions import ANSWERS, CONTRIBUTIONS, HOST, KERNELS
-from benchmarks.served.explained import ASKED
 
+EXPLAINED = ("contributions", "y", "y_without_the_option")
 OURS = (f"{ANSWERS}, {HOST}", f"{CONTRIBUTIONS}, {HOST}", f"{ANSWERS}, {KERNELS}", f"{CONTRIBUTIONS}, {KERNELS}")
 
 
@@ -54,7 +54,7 @@ def explained_section(document: Document, where: str) -> str:
     """Return what contributions, and their option alone, add to a request."""
     rows = []
     for model in document["models"]:
-        p50 = [microseconds(model["p50_us"][who]) for who in ASKED]
+        p50 = [microseconds(model["p50_us"][who]) for who in EXPLAINED]
         over = [_over(model, key) for key in ("contributions_over_y_us", "y_over_without_us")]
         rows.append([model["title"], *p50, *over])
     header = ["model", "contributions", "y", "y of the entry without", "contributions over y", "y over y without"]
