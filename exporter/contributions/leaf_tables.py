@@ -16,9 +16,9 @@ to global understanding with explainable AI for trees, Nature Machine Intelligen
 
 from __future__ import annotations
 
-from math import factorial
-
 import numpy as np
+
+from triton_regressors.kernels.ops.trees.background_contributions import chance_of_place
 
 MOST_PLAYERS = 10
 """The most players of a leaf: its table has 2 to the power of their number lines."""
@@ -55,16 +55,13 @@ def _fill(chance: np.ndarray, found: np.ndarray) -> None:
             first = halves[:, :, 0].copy()
             halves[:, :, 0] += halves[:, :, 1]
             halves[:, :, 1] = first
-        weight = np.array([_weight(p, q) for q in range(players + 1)])  # of a player of B, by the size of S
+        weight = np.array([chance_of_place(p, q) for q in range(players + 1)])  # of a player of B, by the size of S
         if p:
             without_it += weight[size] * apart
             with_it[:, 1:] += weight[size[1:] - 1] * apart[:, 1:]
-        unmet[:, 1:] += np.array([0.0] + [_weight(q, p) for q in range(1, players + 1)])[size[1:]] * apart[:, 1:]
+        unmet[:, 1:] += (
+            np.array([0.0] + [chance_of_place(q, p) for q in range(1, players + 1)])[size[1:]] * apart[:, 1:]
+        )
     for player in range(players):
         met = without_it - with_it[:, number | 1 << player]
         found[:, :, player] = np.where(bits[:, player] == 1, -unmet, met)
-
-
-def _weight(own: int, other: int) -> float:
-    """Return `(own − 1)! other! / (own + other)!`, or 0 if `own` is 0."""
-    return factorial(own - 1) * factorial(other) / factorial(own + other) if own else 0.0

@@ -227,7 +227,7 @@ class PairwiseContributions(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (points, targets), players = self.weight.shape, len(self._players)
         parts = triton.cdiv(points, BLOCK_POINTS) * len(self.background)
-        at_once = max(MOST_SUMS // (parts * players * targets) // 16 * 16, 16)  # tensors stay aligned
+        at_once = max(MOST_SUMS // (parts * players * targets) // 4 * 4, 4)  # tensors stay aligned to 16 bytes
         for start in range(0, rows, at_once):
             some = slice(start, start + at_once)
             self._launch_some(parameters, inputs[0][some], output[some], min(rows - start, at_once))

@@ -168,7 +168,7 @@ class BackgroundContributions(LeafPatterns):
         """Return the chances of orders, and the unit and the constant of each output."""
         sizes = range(SIZES.value)
         return {
-            "chances": np.array([[_chance(own, other) for other in sizes] for own in sizes]),
+            "chances": np.array([[chance_of_place(own, other) for other in sizes] for own in sizes]),
             "unit": np.ldexp(1.0, self._exponent).ravel(),
             "baseline": self.baseline(),
         }
@@ -267,8 +267,11 @@ class BackgroundContributions(LeafPatterns):
         return np.maximum(np.frexp(largest)[1], -900) - 51  # so that the unit itself is a normal number
 
 
-def _chance(own: int, other: int) -> float:
-    """Return `(own − 1)! other! / (own + other)!`, or 0 if `own` is 0."""
+def chance_of_place(own: int, other: int) -> float:
+    """Return the share of orders in which a player comes after `own − 1` others and before `other` ones.
+
+    It is `(own − 1)! other! / (own + other)!`, and 0 if `own` is 0.
+    """
     return factorial(own - 1) * factorial(other) / factorial(own + other) if own else 0.0
 
 
