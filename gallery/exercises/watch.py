@@ -51,12 +51,16 @@ class Watch:
     def watching(self) -> Iterator[None]:
         """Watch the launches inside the block."""
         builder = interpreter.interpreter_builder
-        prepare = interpreter.GridExecutor._init_args_hst
+        prepare, patch = interpreter.GridExecutor._init_args_hst, interpreter._patch_lang_tensor
 
         def begin(executor: Any, arguments: Any, named: Any) -> Any:
             held = prepare(executor, arguments, named)
             self._begin(dict(zip(executor.arg_names, held[0], strict=False)) | held[1])
             return held
+
+        def patch_all(tensor: Any, scope: Any) -> None:
+            patch(tensor, scope)
+            scope.set_attr(tensor, "__index__", _index)
 
         replaced = {
             "set_grid_dim": self._set_grid_dim,
@@ -69,12 +73,12 @@ class Watch:
         }
         replaced |= {f"create_{name}": _demanding_float32(getattr(builder, f"create_{name}")) for name in OF_FLOAT32}
         self.original = {name: getattr(builder, name) for name in replaced}
-        interpreter.GridExecutor._init_args_hst = begin
+        interpreter.GridExecutor._init_args_hst, interpreter._patch_lang_tensor = begin, patch_all
         vars(builder).update(replaced)
         try:
             yield
         finally:
-            interpreter.GridExecutor._init_args_hst = prepare
+            interpreter.GridExecutor._init_args_hst, interpreter._patch_lang_tensor = prepare, patch
             for name in replaced:
                 del vars(builder)[name]
 
@@ -202,6 +206,11 @@ def _in_tf32(block: Any) -> Any:
     bits = np.ascontiguousarray(block.data).view(np.uint32)
     rounded = np.where(np.isfinite(block.data), (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits)
     return interpreter.TensorHandle(rounded.view(np.float32), block.dtype)
+
+
+def _index(scalar: Any) -> int:
+    """Return a scalar as a loop's bound; release 3.6 holds it as an array [1], which numpy 2.5 does not convert."""
+    return int(scalar.handle.data.item())
 
 
 def _demanding_float32(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

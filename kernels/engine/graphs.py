@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import triton
@@ -75,10 +77,25 @@ class Chunk:
                 stream = self._lane.streams[0]
                 torch.cuda.graph.default_capture_stream = stream  # otherwise some releases make a stream of torch's
                 # Without a server, the caller's other threads may use the device meanwhile.
-                with torch.cuda.graph(graph, self._lane.pool, stream, capture_error_mode="thread_local"):
+                with (
+                    _no_collection(),
+                    torch.cuda.graph(graph, self._lane.pool, stream, capture_error_mode="thread_local"),
+                ):
                     self.launch(rows)
                 self._graphs[rows] = graph
         self._starters.clear()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python from collecting cycles: one that holds another graph would free it, which ends a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Piece:

@@ -71,7 +71,7 @@ class Program:
             target = self.buffer(held, step.output, size, dtype) if made else outputs[direct[step.output]]
             values[step.output] = target
             here = target
-            if target.device != self.device and target.shape[1] > NARROW:
+            if target.device.type != self.device.type and target.shape[1] > NARROW:
                 answers = torch.empty(size, target.shape[1], device=self.device)
                 here = held.setdefault(f"output {direct[step.output]}", answers)
             launch = _launch(step, self._parameters[step.output], inputs, here, target)

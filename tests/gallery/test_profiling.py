@@ -147,7 +147,10 @@ def test_levels_are_found_by_name() -> None:
 
 
 @pytest.mark.gpu
-def test_a_profile_of_an_exhibit_and_of_the_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_of_an_exhibit_and_of_the_levels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
     profiling.profile_command("softmax", "64x1000", None, tmp_path)
     profiling.profile_command("levels/layer_norm_gelu", None, None, tmp_path)
     text = capsys.readouterr().out
