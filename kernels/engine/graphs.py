@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import triton
@@ -19,7 +18,7 @@ except ImportError:
     driver = None
 
 MOST_STREAMS = 64
-"""The largest number of the caller's streams whose launches are kept."""
+"""The most streams of the caller whose launches are kept."""
 
 
 class Lane:
@@ -75,27 +74,18 @@ class Chunk:
             if rows not in self._graphs:
                 graph = torch.cuda.CUDAGraph()
                 stream = self._lane.streams[0]
-                torch.cuda.graph.default_capture_stream = stream  # otherwise some releases make a stream of torch's
-                # Without a server, the caller's other threads may use the device meanwhile.
-                with (
-                    _no_collection(),
-                    torch.cuda.graph(graph, self._lane.pool, stream, capture_error_mode="thread_local"),
-                ):
-                    self.launch(rows)
+                torch.cuda.graph.default_capture_stream = stream  # or some releases make one of torch's
+                # The caller's other threads may use the device meanwhile.
+                collects = gc.isenabled()
+                gc.disable()  # freeing another graph would end the capture
+                try:
+                    with torch.cuda.graph(graph, self._lane.pool, stream, capture_error_mode="thread_local"):
+                        self.launch(rows)
+                finally:
+                    if collects:
+                        gc.enable()
                 self._graphs[rows] = graph
         self._starters.clear()
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python from collecting cycles: one that holds another graph would free it, which ends a capture."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class Piece:
@@ -139,14 +129,13 @@ def _event(lane: Lane) -> torch.cuda.Event | None:
 
 
 _STREAMS: dict[torch.device, list[torch.cuda.Stream]] = {}
-"""The streams of this process by device. Lanes that never run concurrently share streams."""
+"""The streams by device. Lanes that never run concurrently share them."""
 
 
 def streams(device: torch.device, count: int) -> list[torch.cuda.Stream]:
     """Return `count` different streams of a GPU, the same in each call.
 
-    The CUDA driver makes them if its bindings are available: torch makes a hundred streams with its first one, which
-    take 70 MB of a GPU.
+    The CUDA driver makes them if it can: torch makes a hundred with its first one, which take 70 MB of a GPU.
     """
     found = _STREAMS.setdefault(device, [])
     while len(found) < count:
@@ -166,7 +155,7 @@ def _make_stream(device: torch.device) -> torch.cuda.Stream:
 def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Callable[[], None]:
     """Return a function that launches a captured graph on a stream, by the CUDA driver's call if it is available.
 
-    A small batch takes some ten microseconds; a launch through torch would add one to three of them.
+    A launch through torch takes one to three microseconds more.
     """
     if driver is None or not hasattr(graph, "raw_cuda_graph_exec"):
 
@@ -181,7 +170,7 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
 
     def launch() -> None:
         (result,) = driver.cuGraphLaunch(executable, handle)
-        if result == no_context:  # this thread has not used the GPU yet: the runtime's call gives it the GPU's context
+        if result == no_context:  # this thread has not used the GPU: the query gives it the context
             with torch.cuda.device(stream.device):
                 stream.query()
             (result,) = driver.cuGraphLaunch(executable, handle)
@@ -194,8 +183,7 @@ def graph_starter(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Cal
 def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], Callable[[], None]]:
     """Return a function that launches a captured graph on torch's current stream and returns a function that waits.
 
-    It looks up the stream by its handle and keeps the two functions for each handle: torch takes microseconds to make
-    a stream object.
+    It keeps the two functions for each stream's handle: torch takes microseconds to make a stream object.
     """
     handle_of, index = triton.runtime.driver.active.get_current_stream, device.index
     known: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
@@ -216,7 +204,7 @@ def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], 
 
 
 def graph_rows(rows: int) -> int:
-    """Return the row count of the smallest graph that covers `rows`: a power of two."""
+    """Return the rows of the smallest graph that covers `rows`: a power of two."""
     return 1 << (rows - 1).bit_length()
 
 
