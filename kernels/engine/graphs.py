@@ -59,7 +59,7 @@ class Chunk:
         if device.type != "cuda":
             return lambda: functools.partial(self.launch, rows)
         if rows not in self._graphs:
-            self.launch(rows)  # compiles before anything is captured
+            self.launch(rows)  # compiles before the capture
             self._lane.streams[0].synchronize()
             self.capture([rows])
         return replayer(self._graphs[rows], device)
@@ -69,7 +69,7 @@ class Chunk:
         self._branches.launch(rows)
 
     def capture(self, sizes: Iterable[int]) -> None:
-        """Capture the launches as one graph for each of these numbers of rows."""
+        """Capture the launches as one graph for each number of rows."""
         for rows in sizes:
             if rows not in self._graphs:
                 graph = torch.cuda.CUDAGraph()
@@ -119,7 +119,7 @@ class Piece:
             chunk.launch(self.stop - self.start)
 
     def capture(self) -> None:
-        """Capture graphs for all rows of the piece."""
+        """Capture graphs for all the rows."""
         for chunk in itertools.chain(*self._ways):
             chunk.capture([self.stop - self.start])
 
@@ -209,5 +209,5 @@ def graph_rows(rows: int) -> int:
 
 
 def graph_sizes(max_rows: int) -> list[int]:
-    """Return the row counts to capture: powers of two."""
+    """Return the rows to capture: powers of two."""
     return [1 << power for power in range(max_rows.bit_length())]
