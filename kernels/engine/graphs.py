@@ -75,10 +75,9 @@ class Chunk:
                 graph = torch.cuda.CUDAGraph()
                 stream = self._lane.streams[0]
                 torch.cuda.graph.default_capture_stream = stream  # or some releases make one of torch's
-                # The caller's other threads may use the device meanwhile.
                 collects = gc.isenabled()
-                gc.disable()  # freeing another graph would end the capture
-                try:
+                gc.disable()  # or it may free another graph amid this
+                try:  # the caller's other threads may use the device meanwhile
                     with torch.cuda.graph(graph, self._lane.pool, stream, capture_error_mode="thread_local"):
                         self.launch(rows)
                 finally:
@@ -204,10 +203,10 @@ def replayer(graph: torch.cuda.CUDAGraph, device: torch.device) -> Callable[[], 
 
 
 def graph_rows(rows: int) -> int:
-    """Return the rows of the smallest graph that covers `rows`: a power of two."""
+    """Return the row count of the smallest graph that covers `rows`: a power of 2."""
     return 1 << (rows - 1).bit_length()
 
 
 def graph_sizes(max_rows: int) -> list[int]:
-    """Return the rows to capture: powers of two."""
+    """Return the row counts to capture: powers of 2."""
     return [1 << power for power in range(max_rows.bit_length())]
