@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 import torch
+from sklearn import config_context
 from threadpoolctl import threadpool_limits
 
 from benchmarks.checking import WrongAnswerError, demand, error_of_arrays
@@ -57,9 +57,9 @@ BATCH_SIZES = tuple(2**k for k in range(17))
 """Each is twice the one before, so that the one from which on a library is faster is known within a factor of two."""
 
 QUICK_BATCH_SIZES = (1, 64, 1024, 16384, 65536)
-EFFORT = Effort(rounds=7, block_s=0.01, pause_s=0.001, contender_s=0.25, least_rounds=3, warm_up_s=0.01)
+EFFORT = Effort(rounds=5, block_s=0.01, pause_s=0.001, contender_s=0.25, least_rounds=3, warm_up_s=0.01)
 QUICK = Effort(rounds=4, block_s=0.005, pause_s=0.001, contender_s=0.08, least_rounds=2, warm_up_s=0.002)
-LONGEST_S = 0.1
+LONGEST_S = 0.05
 """The time limit of a call."""
 
 MOST_NUMBERS = 2**23
@@ -180,7 +180,7 @@ class WholeScikitLearn(CaseLibrary, ScikitLearn):
     def contend(self, inputs: Sequence[np.ndarray]) -> list[Contender]:
         """See `Library`."""
         predict = self.model.estimator.predict
-        finite = functools.partial(sklearn.config_context, assume_finite=True)
+        finite = functools.partial(config_context, assume_finite=True)
 
         def unchecked(x: np.ndarray) -> Any:  # in a thread, which has settings of its own
             with finite():

@@ -21,8 +21,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import sklearn
 import torch
+from sklearn import config_context
 
 from benchmarks.checking import WrongAnswerError, demand, error_of_arrays
 from benchmarks.models import DTYPES, Model, model
@@ -39,6 +39,9 @@ ENGINES = ("torch", "triton")
 THREADS_APART = {"OMP_PROC_BIND": "true", "GOMP_SPINCOUNT": "10000"}
 """Settings that keep each of torch's threads on a core of its own and let it spin for half a millisecond, not for 16.
 When a stopped process goes on, two threads can share a core: then each call takes as long as one spins for the other.
+
+The first OpenMP that a process loads binds its main thread to one core, and one that is loaded later sees this core
+alone. Modules that such a process loads therefore import torch before scikit-learn.
 """
 
 FP64 = {engine: f"{engine} FP64" for engine in ENGINES}
@@ -145,7 +148,7 @@ class ScikitLearn(Library):
         def way(dtype: str, checked: bool) -> Contender:
             rows = [x.astype(dtype) for x in inputs]
             name = f"{SCIKIT_LEARN}, {dtype}, {'checked' if checked else 'unchecked'}"
-            context = functools.partial(sklearn.config_context, assume_finite=not checked)
+            context = functools.partial(config_context, assume_finite=not checked)
             return Contender(name, lambda i: self.model.estimator.predict(rows[i]), context)
 
         return [way(dtype, checked) for dtype in ("float64", "float32") for checked in (True, False)]
