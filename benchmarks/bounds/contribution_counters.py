@@ -2,10 +2,9 @@
 
     python -m benchmarks.bounds.contribution_counters [--models depth-8 ...] [--output DIR]      needs a GPU, and ncu
 
-A share is how much of the time a unit is busy, or of its peak rate: with t the time of each kernel and s the unit's
-share during it, Σ t·s / Σ t. No change but fewer instructions, or fewer bytes, makes kernels faster than 1 / share times.
-Instructions a row are those of warps; `least_us` is the time in which all multiprocessors can issue them, one in each
-of their parts a clock, and the time of a batch cannot be less.
+A share is that of a unit's peak rate: with t the time of each kernel and s the unit's share during it, Σ t·s / Σ t.
+Only fewer instructions, or fewer bytes, make kernels more than 1 / share times as fast. Instructions are those of
+warps; `least_us` is the time in which all multiprocessors can issue a batch's, one a clock in each of their four parts.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def launch(name: str, rows: int) -> None:
 
 
 def counters(name: str, rows: int) -> list[dict[str, float]]:
-    """Return what ncu counts of each kernel: µs, instructions of warps, and percentages; those that it lacks are absent."""
+    """Return what ncu counts of each kernel: µs, instructions of warps and percentages, without those that it lacks."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "ncu.csv"
         command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv", "--page", "raw"]

@@ -9,6 +9,16 @@ from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.gpu.contributions import ANSWERS, CONTRIBUTIONS, HOST, KERNELS
 
 EXPLAINED = ("contributions", "y", "y_without_the_option")
+UNITS = {
+    "issue": "issue",
+    "integers": "integers",
+    "float64": "float64",
+    "loads": "loads",
+    "l2": "L2 cache",
+    "memory": "memory",
+}
+"""The names of units in the counters, and in the table."""
+
 OURS = (f"{ANSWERS}, {HOST}", f"{CONTRIBUTIONS}, {HOST}", f"{ANSWERS}, {KERNELS}", f"{CONTRIBUTIONS}, {KERNELS}")
 
 
@@ -60,10 +70,36 @@ def explained_section(document: Document, where: str) -> str:
     header = ["model", "contributions", "y", "y of the entry without", "contributions over y", "y over y without"]
     intro = (
         "One client asks for one row over gRPC: for its contributions, for its answer alone, and an entry that was "
-        "exported without contributions for its answer. Medians of the p50 of rounds, and of the differences in a "
-        "round with the least and the most, µs"
+        "exported without contributions for its answer. Medians, and median differences with the least and the most of "
+        "a round, µs"
     )
     return "\n\n".join([f"{intro}{note(document)}:", table(header, "l" + "r" * 5, rows)])
+
+
+def counters_section(document: Document, where: str) -> str:
+    """Return which of a GPU's units are busy while it computes contributions."""
+    rows = []
+    for case in document["cases"]:
+        busiest = max(case["shares"].values())
+        shares = [f"{case['shares'][unit]:.0%}" for unit in UNITS]
+        at_most = f"{1e6 * case['rows'] / case['time_us'] / busiest:,.0f}"
+        rows.append(
+            [
+                case["title"],
+                f"{case['rows']:,}",
+                microseconds(case["time_us"]),
+                f"{case['instructions_per_row']:,.0f}",
+                *shares,
+                at_most,
+            ]
+        )
+    header = ["model", "rows", "kernels, µs", "warps' instructions a row", *UNITS.values(), "rows/s at 100 %"]
+    intro = (
+        "What bounds exact contributions, by the GPU's own counters: the share of its peak at which each unit works "
+        "while the kernels run, and the rows a second at which the busiest one would reach its peak, more than which "
+        "these instructions cannot give"
+    )
+    return "\n\n".join([f"{intro}{note(document)}:", table(header, "l" + "r" * (5 + len(UNITS) - 1), rows)])
 
 
 def _over(model: Mapping[str, Any], key: str) -> str:

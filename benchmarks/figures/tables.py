@@ -18,7 +18,7 @@ from benchmarks.cpu.predict import COMPARISONS, cost_of_fp64, crossovers, fastes
 from benchmarks.environment import RESULTS
 from benchmarks.figures import gpu_or_cpu_page
 from benchmarks.figures.architectures_table import architectures_section
-from benchmarks.figures.contributions_table import contributions_section, explained_section
+from benchmarks.figures.contributions_table import contributions_section, counters_section, explained_section
 from benchmarks.figures.markdown import Document, microseconds, note, optional, table
 from benchmarks.figures.served_tables import (
     fleets_section,
@@ -66,6 +66,7 @@ def markdown(results: Mapping[str, Mapping[str, Document]]) -> str:
         "families": families_section,
         "unlike_rows": unlike_rows_section,
         "contributions": contributions_section,
+        "contribution_counters": counters_section,
         "host_to_host": host_to_host_section,
         "in_process": in_process_section,
         "own_code": own_code_section,

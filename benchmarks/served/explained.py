@@ -2,15 +2,18 @@
 
     python -m benchmarks.served.explained [--quick] [--output DIR]
 
-A boosting of 100 trees is exported with and without contributions. One client asks the one for contributions, for its
-answer alone, and the other for its answer, in turn, closed loop. What contributions cost is the difference of the first
-two in a round; what the option costs who does not ask for them is that of the last two.
+A boosting of 100 trees is exported with and without contributions. One client asks the one for contributions and for
+its answer alone in turn, which shows what contributions cost, and then both for their answers in turn, which shows what
+the option costs who does not ask for them. A turn is one request of each, and the next one has the other order, so that
+a server that slows down slows both. Differences are medians over the turns of a round.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,12 +24,10 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.models import Model
-from benchmarks.served.requests import QUICK, four_digits, measuring
+from benchmarks.served.requests import four_digits
 from benchmarks.timing import rotated
 from triton_regressors import export
 from triton_regressors.clients.client.client import Client
-from triton_regressors.clients.compare.load.generator import Load
-from triton_regressors.clients.compare.load.payloads import CheckedRows
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.contribution_game import OUTPUT, PATH
 
@@ -43,8 +44,42 @@ EXPLAINED, ANSWERED, WITHOUT = "contributions", "y", "y_without_the_option"
 ASKED = {EXPLAINED: ("with", OUTPUT), ANSWERED: ("with", "y"), WITHOUT: ("without", "y")}
 """The entry and the output that each contender asks for."""
 
-LOAD = Load("grpc", 1, concurrency=1)
-SENT, ROUNDS, ERROR = 2048, 9, 1e-6
+PAIRS = {"contributions_over_y_us": (EXPLAINED, ANSWERED), "y_over_without_us": (ANSWERED, WITHOUT)}
+"""What is asked in turn. No third request comes between: a process that is asked more often than another is faster."""
+
+SENT, ROUNDS, TURNS, ERROR = 2048, 9, 500, 1e-6
+WARM_UP = 100
+"""Turns before the first round."""
+
+
+class Asking:
+    """Asks the entries for one row after the other, and compares each answer with that of all rows together."""
+
+    def __init__(self, client: Client, X: np.ndarray) -> None:
+        """Raise ValueError if the contributions of rows do not add up to their answers."""
+        self._client, self._X = client, X
+        self._expected = client.infer("with", {"X": X}, outputs=("y", OUTPUT))
+        answers = self._expected["y"][:, 0]
+        self._unit = float(answers.std())
+        if np.abs(self._expected[OUTPUT].sum(axis=1, dtype=float) - answers).max() > 1e-5 * self._unit:
+            raise ValueError("The contributions miss the answers.")
+
+    def turn(self, pair: Sequence[str], number: int) -> dict[str, float]:
+        """Return the µs that a request of each contender took."""
+        found, row = {}, number % len(self._X)
+        for who in rotated(list(pair), number):
+            entry, output = ASKED[who]
+            began = time.perf_counter()
+            answer = self._client.infer(entry, {"X": self._X[row : row + 1]}, outputs=(output,))[output]
+            found[who] = 1e6 * (time.perf_counter() - began)
+            if np.abs(answer - self._expected[output][row]).max() > ERROR * self._unit:
+                raise ValueError(f"{who}: row {row} has another answer than among all rows.")
+        return found
+
+    def rounds(self, pair: Sequence[str], count: int) -> list[list[dict[str, float]]]:
+        """Return the turns of so many rounds, after some that warm up."""
+        turns = [self.turn(pair, number) for number in range(WARM_UP + count * TURNS)]
+        return [turns[start : start + TURNS] for start in range(WARM_UP, len(turns), TURNS)]
 
 
 def measure(source: Model, rounds: int) -> dict[str, Any]:
@@ -53,29 +88,17 @@ def measure(source: Model, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         export(source.estimator, directory, name="with", sample=X, contributions=PATH, instances=1)
         export(source.estimator, directory, name="without", sample=X, instances=1)
-        with TritonServer([directory]) as server:
-            with Client(server.grpc_url) as client:
-                answers = client.infer("with", {"X": X}, outputs=("y", OUTPUT))
-            expected = {output: values.astype(np.float64) for output, values in answers.items()}
-            unit = float(expected["y"].std())
-            if np.abs(expected[OUTPUT].sum(axis=1) - expected["y"][:, 0]).max() > 1e-5 * unit:
-                raise ValueError(f"{source.name}: the contributions miss the answers")
-            rows = {output: CheckedRows({"X": X}, values, ERROR * unit) for output, values in expected.items()}
-            with measuring(server.grpc_url, QUICK, "builtin", (LOAD,)) as ask:
-                of_rounds = []
-                for number in range(rounds):
-                    found = {}
-                    for who in rotated(list(ASKED), number):
-                        entry, output = ASKED[who]
-                        figures = ask(entry, rows[output], LOAD, output)
-                        if figures.failed:
-                            raise ValueError(f"{source.name}, {who}: {dict(figures.errors)}")
-                        found[who] = figures.latency.p50_ms * 1e3
-                    of_rounds.append(found)
-    p50 = {who: four_digits(median(found[who] for found in of_rounds)) for who in ASKED}
+        with TritonServer([directory]) as server, Client(server.grpc_url) as client:
+            asking = Asking(client, X)
+            found = {key: asking.rounds(pair, rounds) for key, pair in PAIRS.items()}
+    p50 = {
+        who: four_digits(median(turn[who] for each in found[key] for turn in each))
+        for key, pair in PAIRS.items()
+        for who in pair
+    }
     over = {
-        "contributions_over_y_us": [found[EXPLAINED] - found[ANSWERED] for found in of_rounds],
-        "y_over_without_us": [found[ANSWERED] - found[WITHOUT] for found in of_rounds],
+        key: [median(turn[more] - turn[less] for turn in each) for each in found[key]]
+        for key, (more, less) in PAIRS.items()
     }
     medians = {key: four_digits(median(values)) for key, values in over.items()}
     ranges = {f"{key}_range": [four_digits(each(values)) for each in (min, max)] for key, values in over.items()}

@@ -103,23 +103,20 @@ def measuring(url: str, settings: Settings, generator: str, loads: Sequence[Load
     """Yield a function that measures one model of the server at this address under one of the loads.
 
     It also takes several models, each with its rows, which are asked in turn, with the counters of the one named.
-    Requests ask for one output, the model's first unless another is named.
+    Requests ask for one output, the model's first.
     """
     tool = perf_analyzer.find() if generator == "perf_analyzer" else None
     processes = {load: load.processes(None) for load in loads}
     with Client(url) as client, LoadGenerator(0 if tool else max(processes.values())) as workers:
 
-        def measure(
-            name: str, rows: CheckedRows | Mapping[str, CheckedRows], load: Load, output: str | None = None
-        ) -> Figures:
+        def measure(name: str, rows: CheckedRows | Mapping[str, CheckedRows], load: Load) -> Figures:
             def counters() -> ServerCounters:
                 return ServerCounters.of(client.statistics(name))
 
-            if tool is not None and isinstance(rows, CheckedRows) and output is None:
+            if tool is not None and isinstance(rows, CheckedRows):
                 return perf_analyzer.measure_load(tool, name, rows, load, url, counters, settings)
             of_models = {name: rows} if isinstance(rows, CheckedRows) else rows
             signature = Signature.of(client.config(name))
-            signature = replace(signature, output=output or signature.output)
             parts = [Payloads.build(each, signature, its, load, url) for each, its in of_models.items()]
             payloads = _in_turn(parts)
             return measure_load(workers, load, payloads, url, counters, settings, processes[load], seed=0)
