@@ -196,6 +196,22 @@ def test_bench_says_what_is_wrong_and_does_not_time_it(
 
 
 @pytest.mark.usefixtures("given")
+def test_bench_and_run_allow_a_way_its_own_bound_and_others_the_tolerance() -> None:
+    """Both ways of the dot product are 5e-6 off, which 1,024 atomic additions may be and partial sums may not."""
+
+    def off(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x.double() @ y.double() * (1 + 5e-6)).float()
+
+    ways = {"atomics": off, "two stages": off}
+    exhibit = dataclasses.replace(find("dot"), ways=ways, peers={}, differentiable=False, remark=None)
+    size = (2**22,)
+    errors, wrong = curves.checked(exhibit, size, exhibit.sample(size, torch.float32, DEVICE), backward=False)
+    assert (list(errors), list(wrong)) == (["atomics"], ["two stages"])
+    with pytest.raises(GalleryError, match=r"^dot, two stages: The numbers are nearly right"):
+        show.run(exhibit, "4194304")
+
+
+@pytest.mark.usefixtures("given")
 def test_run_prints_times_shares_and_choices() -> None:
     text = printed("run", "softmax", "--size", "8x64")
     for name in ("softmax", "softmax, gradients"):
