@@ -66,7 +66,7 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
             backward = backward_calls(exhibit, arguments)
             timings[GRADIENTS] = time_beside_limit(exhibit, arguments, backward, backward=True)
     console.print(_about(exhibit, sizes, special, timed, kind, timings[FORWARD][0] if timings else None))
-    table = Table("", "error / largest", *(("µs", "rate", "of the limit") if timings else ()))
+    table = Table("", "error / largest", *(("µs", "rate", "share") if timings else ()))
     for column in table.columns[1:]:
         column.justify = "right"
     for name in (*exhibit.ways, *exhibit.peers):
@@ -247,7 +247,7 @@ def _about(
     text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
     text += f" and on {len(special)} special inputs" if special else ""
     if timed is not None and bound is not None:
-        text += f", timed on {written(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
+        text += f", timed on {written(timed)}; shares are of {bound.name}, {bound.text(bound.rate)}"
     text += f". Errors may be {exhibit.tolerances[dtype]:.0e}"
     for way in exhibit.bounds:
         text += f", those of {way} {max(exhibit.allowed(way, size, dtype) for size in sizes):.0e}"
