@@ -161,9 +161,10 @@ def checked(
     """
     errors: dict[str, float] = {}
     wrong: dict[str, str] = {}
-    calls = replace(exhibit, ways={**exhibit.ways, **exhibit.peers})
+    calls, dtype = replace(exhibit, ways={**exhibit.ways, **exhibit.peers}), exhibit.dtypes[0]
     for name in calls.ways:
-        allowed = exhibit.tolerances[exhibit.dtypes[0]] * (PEERS_MAY if name in exhibit.peers else 1)
+        tolerance = exhibit.tolerances[dtype] if backward else exhibit.allowed(name, size, dtype)
+        allowed = tolerance * (PEERS_MAY if name in exhibit.peers else 1)
         what = f"{exhibit.name}, {name}, {written(size)}{', gradients' if backward else ''}"
         try:
             found = (gradient_error if backward else error)(calls, name, arguments)

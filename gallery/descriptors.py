@@ -8,6 +8,9 @@ begin at a multiple of 16 bytes, its last stride must be one, and all others a m
 from __future__ import annotations
 
 import functools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import triton
@@ -41,6 +44,14 @@ def multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return INTERPRETED_PROGRAMS
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+@contextmanager
+def using_block_pointers() -> Iterator[None]:
+    """Launch kernels with block pointers, without the language's warning that it has deprecated them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*make_block_ptr is deprecated", UserWarning)
+        yield
 
 
 def provide_memory(device: torch.device) -> None:

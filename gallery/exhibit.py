@@ -48,6 +48,10 @@ class Exhibit:
     traffic: Callable[..., int]
     """A function of the arguments: the bytes that must be read and written."""
 
+    bounds: Mapping[str, Callable[[Size], float]] = field(default_factory=dict)
+    """The ways whose answers' errors grow with the size of samples: by name a function from the size to the bound that
+    mathematics gives, which takes the tolerance's place where it is larger."""
+
     work: Callable[..., int] | None = None
     """A function of the arguments: the floating-point operations, if these and not bytes are the limit."""
 
@@ -80,3 +84,16 @@ class Exhibit:
     def dtypes(self) -> tuple[torch.dtype, ...]:
         """The types it takes."""
         return tuple(self.tolerances)
+
+    def allowed(self, way: str, size: Size, dtype: torch.dtype) -> float:
+        """Return the largest error that a way's answer to a sample may have."""
+        bound = self.bounds.get(way)
+        return max(self.tolerances[dtype], bound(size)) if bound else self.tolerances[dtype]
+
+
+def of_roundings(count: int) -> float:
+    """Return the largest relative error of a float32 sum of positive numbers, each rounded `count` times on its way.
+
+    It is k·u / (1 − k·u) for k roundings of u = 2⁻²⁴. With numbers of both signs it is in units of Σ|x|, not of |Σx|.
+    """
+    return count * 2**-24 / (1 - count * 2**-24)

@@ -41,9 +41,9 @@ call begins, and times are the GPU's own.
 ABOUT = """*Share* is the kernel's rate as a share of that of a copy, `Tensor.copy_` of 1 GiB, or of a product, torch's
 of two matrices of 8,192 × 8,192, which take turns with it. Neither is a limit of the GPU: a copy reads as much as it
 writes, and memory is faster if nearly all bytes are read (dot) or written (broadcast), so such kernels exceed 100 %.
-*Noise* is how far the blocks of calls of the copy or product lie apart, or, where that was not kept, how far the share
-of the same operation, timed as a peer, is from 100 %. Shares that differ by less are equal. A kernel is as fast as a
-peer (≈) if they differ by less than the larger spread of their own blocks."""
+*Noise* is the larger of two: how far the blocks of calls of the copy or product lie apart, and how far the share of the
+same operation, timed as a peer of `copy` or `matmul`, is from 100 %. Shares that differ by less are equal. A kernel is
+as fast as a peer (≈) if they differ by less than the larger spread of their own blocks."""
 
 AIMED = """*Met*: the aims are 95 % of the copy for kernels bound by bytes (80 % for layer normalisation's gradients),
 and as fast as every peer; 90 % of the matrix product for products, and with bias and ReLU also 1.1 × torch's three
@@ -103,11 +103,10 @@ def bound(name: str, direction: str, size: Sequence[int]) -> str:
 
 def noise(document: Figures, unit: str, point: Figures) -> float:
     """Return the noise of what a point's shares are of."""
-    if "spread" in point["limit"]:
-        return float(point["limit"]["spread"])
     name, peer = SAME_OPERATION[unit]
     (same,) = [found for found in document["exhibits"] if found["exhibit"] == name]
-    return abs(float(same["forward"]["points"][-1]["times"][peer]["share"]) - 1)
+    apart = abs(float(same["forward"]["points"][-1]["times"][peer]["share"]) - 1)
+    return max(apart, float(point["limit"].get("spread", 0.0)))
 
 
 def rows(document: Figures, found: Figures, direction: str) -> list[list[str]]:

@@ -54,10 +54,10 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
     sizes = [timed] if size and timed else [*exhibit.sizes, *([timed] if timed else [])]
     if size and timed:
         _demand_taken(exhibit, timed, kind, device)
-    cases, special = _cases(exhibit, sizes, kind), _special_cases(exhibit, kind, device)
+    special = _special_cases(exhibit, kind, device)
     errors, faults = {}, {}
     for way in exhibit.ways:
-        errors[way], faults[way] = _judge(exhibit, way, cases, special, device)
+        errors[way], faults[way] = _judge(exhibit, way, _cases(exhibit, way, sizes, kind), special, device)
     timings: dict[str, tuple[Limit, dict[str, Timing]]] = {}
     if timed is not None and device.type == "cuda":
         arguments = draw(exhibit, timed, kind, device)
@@ -66,7 +66,7 @@ def run(exhibit: Exhibit, size: str | None = None, dtype: str | None = None) -> 
             backward = backward_calls(exhibit, arguments)
             timings[GRADIENTS] = time_beside_limit(exhibit, arguments, backward, backward=True)
     console.print(_about(exhibit, sizes, special, timed, kind, timings[FORWARD][0] if timings else None))
-    table = Table("", "error / largest", *(("µs", "rate", "of the limit") if timings else ()))
+    table = Table("", "error / largest", *(("µs", "rate", "share") if timings else ()))
     for column in table.columns[1:]:
         column.justify = "right"
     for name in (*exhibit.ways, *exhibit.peers):
@@ -158,15 +158,14 @@ def _demand_taken(exhibit: Exhibit, size: Size, dtype: torch.dtype, device: torc
         next(iter(exhibit.ways.values()))(*arguments)
 
 
-def _cases(exhibit: Exhibit, sizes: list[Size], dtype: torch.dtype) -> list[Case]:
-    """Return the cases of an exhibit's sizes."""
-    fault = f"the error is larger than {exhibit.tolerances[dtype]:.0e}."
-    return [
-        Case(
-            written(size), lambda dtype, device, size=size: draw(exhibit, size, dtype, device), fault, dtype, large=True
-        )
-        for size in sizes
-    ]
+def _cases(exhibit: Exhibit, way: str, sizes: list[Size], dtype: torch.dtype) -> list[tuple[Case, float]]:
+    """Return the cases of an exhibit's sizes, with the errors that a way's answers may have."""
+    found = []
+    for size in sizes:
+        allowed = exhibit.allowed(way, size, dtype)
+        fault = f"the error is larger than {allowed:.0e}."
+        found.append((Case(written(size), partial(draw, exhibit, size), fault, dtype, large=True), allowed))
+    return found
 
 
 def _special_cases(exhibit: Exhibit, dtype: torch.dtype, device: torch.device) -> list[tuple[Case, float]]:
@@ -193,23 +192,27 @@ def _special_cases(exhibit: Exhibit, dtype: torch.dtype, device: torch.device) -
 
 
 def _judge(
-    exhibit: Exhibit, way: str, cases: list[Case], special: list[tuple[Case, float]], device: torch.device
+    exhibit: Exhibit,
+    way: str,
+    cases: list[tuple[Case, float]],
+    special: list[tuple[Case, float]],
+    device: torch.device,
 ) -> tuple[tuple[float, float | None], tuple[Finding, str] | None]:
     """Return the largest errors of a way's answers and gradients, and the first finding that is wrong, with a sentence.
 
     An error of the special cases is not among the largest, as their tolerance may be another.
     """
     call, largest = exhibit.ways[way], 0.0
-    for case, tolerance in (*((case, exhibit.tolerances[case.dtype]) for case in cases), *special):
-        finding = judge(call, exhibit.reference, case, tolerance, device)
+    for case, allowed in (*cases, *special):
+        finding = judge(call, exhibit.reference, case, allowed, device)
         if not finding.is_right:
             return (finding.error, None), (finding, diagnose(finding, case))
-        if case in cases:
+        if (case, allowed) in cases:
             largest = max(largest, finding.error)
     if not exhibit.differentiable:
         return (largest, None), None
     of_gradients = 0.0
-    for case in cases:
+    for case, _ in cases:
         finding = _judge_gradients(exhibit, way, case, device)
         of_gradients = max(of_gradients, finding.error)
         if not finding.is_right or finding.error > exhibit.tolerances[case.dtype]:
@@ -244,5 +247,8 @@ def _about(
     text = f"{str(dtype).removeprefix('torch.')}, checked on {checked} against float64"
     text += f" and on {len(special)} special inputs" if special else ""
     if timed is not None and bound is not None:
-        text += f", timed on {written(timed)}; the limit is {bound.name}: {bound.text(bound.rate)}"
-    return f"{text}. Errors may be {exhibit.tolerances[dtype]:.0e}."
+        text += f", timed on {written(timed)}; shares are of {bound.name}, {bound.text(bound.rate)}"
+    text += f". Errors may be {exhibit.tolerances[dtype]:.0e}"
+    for way in exhibit.bounds:
+        text += f", those of {way} {max(exhibit.allowed(way, size, dtype) for size in sizes):.0e}"
+    return f"{text}."

@@ -128,7 +128,8 @@ def exercise_of(file: Path) -> Exercise:
     try:
         source = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise GalleryError(f"{file} cannot be read: {error}.") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise GalleryError(f"{file} cannot be read: {reason}.") from None
     try:
         tree = ast.parse(source)
     except SyntaxError as error:

@@ -12,7 +12,6 @@ In the product: `kernels/engine/upload.py` and `kernels/engine/gather.py` bring 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gallery.arguments import demand_alike, demand_shape
+from gallery.descriptors import using_block_pointers
 from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
@@ -95,8 +95,7 @@ def copy_by_block_pointers(x: torch.Tensor) -> torch.Tensor:
     """Return the same as `copy`, by block pointers."""
     x, y = _checked(x)
     if x.numel():
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*make_block_ptr is deprecated", UserWarning)
+        with using_block_pointers():
             block_pointer_kernel[_grid(x)](x, y, *x.shape, x.stride(0))
     return y
 

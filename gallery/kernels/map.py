@@ -11,13 +11,12 @@ In the product: `kernels/engine/upload.py` and the element-wise steps of `kernel
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike
+from gallery.descriptors import using_block_pointers
 from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
@@ -72,8 +71,7 @@ def map_by_block_pointers(x: torch.Tensor, c: float) -> torch.Tensor:
     x = x.contiguous()
     y = torch.empty_like(x)
     if n := x.numel():
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*make_block_ptr is deprecated", UserWarning)
+        with using_block_pointers():
             block_pointer_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, c, n)
     return y
 

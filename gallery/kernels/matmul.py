@@ -36,7 +36,7 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
-from gallery.descriptors import describable, multiprocessors, provide_memory
+from gallery.descriptors import describable, multiprocessors, provide_memory, using_block_pointers
 from gallery.dots import dot
 from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
@@ -268,10 +268,16 @@ def by_descriptors(kernel, otherwise, a: torch.Tensor, b: torch.Tensor, *others:
     return None
 
 
+def by_block_pointers(*matrices: torch.Tensor) -> None:
+    """Launch the kernel with block pointers, or that with pointers if the language has no others any more."""
+    with using_block_pointers():
+        by_pointers(block_pointer_kernel if hasattr(tl, "make_block_ptr") else pointer_kernel, *matrices)
+
+
 WAYS: dict[str, Callable[..., None]] = {
     "descriptors": partial(by_descriptors, descriptor_kernel, pointer_kernel),
     "pointers": partial(by_pointers, pointer_kernel),
-    "block pointers": partial(by_pointers, block_pointer_kernel if hasattr(tl, "make_block_ptr") else pointer_kernel),
+    "block pointers": by_block_pointers,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,6 +28,9 @@ class Puzzle:
     large: Size
     """A size to time on a GPU."""
 
+    bounds: Mapping[str, Callable[[Size], float]] = field(default_factory=dict)
+    """Bounds of answers' errors, as `Exhibit` has them."""
+
     remark: Callable[[], str] | None = None
     """A function that compares the ways by more than their time, on a GPU or not, in a sentence."""
 
@@ -45,15 +48,19 @@ PUZZLES: Mapping[str, Puzzle] = {
     "map": Puzzle({"Numba CUDA": map.solve}, (300,), (2**26,)),
     "zip": Puzzle({"Numba CUDA": zip.solve}, (300,), (2**26,)),
     "map_2d": Puzzle({"Numba CUDA": map_2d.solve}, (20, 33), (2**13, 2**13)),
-    "broadcast": Puzzle(broadcast.WAYS, (20, 33), (2**13, 2**13), broadcast.remark),
+    "broadcast": Puzzle(broadcast.WAYS, (20, 33), (2**13, 2**13), remark=broadcast.remark),
     "pooling": Puzzle(
         {"Numba CUDA, shared memory": pool(pooling.solve), "Numba CUDA, naive": pool(pooling.solve_naively)},
         (1, 300, 9, 1, 0, 0),
         (1, 2**26, 9, 1, 0, 0),
-        pooling.remark,
+        remark=pooling.remark,
     ),
     "dot": Puzzle(
-        {"Numba CUDA, tree": dot.solve, "Numba CUDA, atomics": dot.solve_atomically}, (300,), (2**26,), dot.remark
+        {"Numba CUDA, tree": dot.solve, "Numba CUDA, atomics": dot.solve_atomically},
+        (300,),
+        (2**26,),
+        {"Numba CUDA, atomics": dot.error_of_atomics},
+        dot.remark,
     ),
 }
 """The puzzles by the exhibit's name."""
@@ -75,6 +82,7 @@ def beside(name: str) -> Exhibit:
         sizes=[puzzle.small],
         curve=[puzzle.large],
         tolerances={torch.float32: exhibit.tolerances[torch.float32]},
+        bounds=puzzle.bounds,
         differentiable=False,
         remark=None,
     )

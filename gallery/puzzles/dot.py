@@ -18,10 +18,12 @@ and lose most additions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
 import torch
 
 from gallery.arguments import demand_shape
+from gallery.exhibit import Size, of_roundings
 from gallery.puzzles.numba_cuda import THREADS, arrays, blocks_for, cuda, find_device, float32, launch
 
 MOST_BLOCKS = 2048
@@ -110,6 +112,13 @@ def solve(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def solve_atomically(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Return the same by atomic additions, in the order in which these happen to come."""
     return _in_one_launch(add_atomically, x, y)
+
+
+def error_of_atomics(size: Size) -> float:
+    """Return the largest error of `solve_atomically` on positive numbers: of threads' sums, blocks' and the total."""
+    (n,) = size
+    blocks = max(min(blocks_for(n), MOST_BLOCKS), 1)
+    return of_roundings(1 + ceil(n / (blocks * THREADS)) + THREADS + blocks)
 
 
 def race(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

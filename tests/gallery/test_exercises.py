@@ -242,7 +242,7 @@ def test_exercises_are_listed_with_hints_and_the_gallerys_kernels() -> None:
     [
         (["try", "nap"], "There is no exercise nap; did you mean map"),
         (["try", "map", "--hint", "4"], "map has hints 1 to 3; there is no hint 4"),
-        (["check", "nowhere.py"], "nowhere.py cannot be read"),
+        (["check", "nowhere.py"], "nowhere.py cannot be read: No such file or directory."),
         (["check", "gallery/errors.py"], "gallery/errors.py does not say which exercise it is"),
         pytest.param(
             ["check", "gallery/exercises/files/map.py", "--sweep"],

@@ -64,7 +64,7 @@ def test_the_answer_is_the_reference_s(exhibit: Exhibit, way: str, dtype: torch.
     for size in exhibit.sizes:
         torch.manual_seed(7)
         arguments = exhibit.sample(size, dtype, device)
-        assert error(exhibit, way, arguments) <= exhibit.tolerances[dtype], size
+        assert error(exhibit, way, arguments) <= exhibit.allowed(way, size, dtype), size
 
 
 @pytest.mark.parametrize(("exhibit", "way", "dtype"), GRADIENTS)

@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gallery.kernels.dot import atomic_dot, dot
+from gallery.kernels.dot import EXHIBIT, atomic_dot, dot
 from gallery.kernels.pooling import KINDS, pooling, reference
 from gallery.kernels.softmax import LONGEST, SHORT, softmax, softmax_backward
 from tests.gallery.drawing import DEVICE, TYPES, assert_near, tensors
@@ -79,6 +80,17 @@ def test_two_stages_give_the_same_bits_in_every_call() -> None:
     """In the interpreter programs end in one order, so that even atomic additions give the same bits."""
     x, y = (torch.randn(2**24, device=DEVICE) for _ in range(2))
     assert len({float(dot(x, y)) for _ in range(200)}) == 1
+
+
+def test_additions_to_one_number_need_the_bound_of_atomics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sums of 4,096 programs in any order, as atomic additions come: worse than partial sums may be."""
+    monkeypatch.setattr("gallery.kernels.dot.ATOMIC_PROGRAMS", 4096)
+    sums = np.random.RandomState(0).rand(4096).astype(np.float32)
+    truth = sums.sum(dtype=np.float64)
+    orders = [np.random.RandomState(seed).permutation(sums) for seed in range(100)]
+    worst = max(abs(np.cumsum(order)[-1] - truth) / truth for order in orders)  # cumsum adds one after the other
+    of_partial_sums, of_atomics = (EXHIBIT.allowed(way, (2**24,), torch.float32) for way in ("two stages", "atomics"))
+    assert of_partial_sums < worst < of_atomics < 3e-4
 
 
 @FEW
