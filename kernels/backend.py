@@ -215,15 +215,16 @@ class TritonPythonModel:
         The responses' tensors share the runner's memory. The server reads them when `execute` returns, before the
         next batch.
         """
-        if len(self.outputs) == 1:
-            (name,) = self.outputs
-            self.answers = self.runner.executor.launch(parts, sum(rows), self.outputs)
+        outputs = self.outputs
+        if len(outputs) > 1:
+            wanted = [request.requested_output_names() for request in requests]
+            asked = {name for names in wanted for name in names}
+            outputs = tuple(name for name in outputs if name in asked)
+        self.answers = self.runner.executor.launch(parts, sum(rows), outputs)
+        if len(outputs) == 1:
+            (name,) = outputs
             pieces = _cut(self.answers, name, rows)
             return [pb_utils.InferenceResponse([tensor_out(name, piece)]) for piece in pieces]
-        wanted = [request.requested_output_names() for request in requests]
-        asked = {name for names in wanted for name in names}
-        outputs = tuple(name for name in self.outputs if name in asked)
-        self.answers = self.runner.executor.launch(parts, sum(rows), outputs)
         cut = {name: _cut(self.answers, name, rows) for name in outputs}
         return [
             pb_utils.InferenceResponse([tensor_out(name, cut[name][index]) for name in names])
