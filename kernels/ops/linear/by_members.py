@@ -58,7 +58,11 @@ class ByMembers(Stacked[Member]):
         return answer
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        return in_order_of_members(inputs[0], self.places(inputs[1]), self.of_members)
+        x, numbers = inputs
+        if x.shape[0] == 1:  # a single place takes less time than a tensor of places
+            place = min(self.members - 1, max(0, numbers.item() - self.first))  # 0 for NaN, the number of no member
+            return self.of_members(x, (int(place),), (1,))
+        return in_order_of_members(x, self.places(numbers), self.of_members)
 
     def of_members(self, x: torch.Tensor, places: Sequence[int], counts: Sequence[int]) -> torch.Tensor:
         """Return the answers of rows on a CPU.
@@ -101,7 +105,7 @@ class SumsByMembers(ByMembers[Member]):
     def compute_rounded(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         """Return float64 numbers that are those of `compute_on_cpu` once they are rounded to float32."""
         function: str = self.function  # type: ignore[attr-defined]
-        if function not in NEVER_FALLING:
+        if function not in NEVER_FALLING or inputs[0].shape[0] == 1:
             return self.compute_on_cpu(parameters, *inputs)
         x, place, terms = inputs[0], self.places(inputs[1]), functools.partial(self.terms, parameters)
         return rounded_sums(x, place, self.of_members, terms, FUNCTIONS[function], self.terms_per_row)
