@@ -42,7 +42,8 @@ class MemberAllowed(Allowed):
                     self._of_members.append((columns, table[:, columns], is_wrong))
 
     def _holds(self, numbers: np.ndarray, finite: bool) -> bool:
-        if not (super()._holds(numbers, finite) and self._all_members(numbers[self._n_features - 1 :: self._n_features])):
+        last = slice(self._n_features - 1, None, self._n_features)
+        if not (super()._holds(numbers, finite) and self._all_members(numbers[last])):
             return False
         if not self._of_members:
             return True
