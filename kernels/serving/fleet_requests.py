@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .backend_types import Request, ServerTensor
 
     Reader = Callable[[list[Request]], list[Part]]
+
+FEW = 32
+"""The ids of so few rows are looked up one by one, which takes less time than NumPy's calls."""
 
 
 class FleetRequests:
@@ -93,10 +96,10 @@ class FleetRequests:
     def _encoded(self, given: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the plan's matrix for `X` and the models apart.
 
-        `Inputs.encode` takes several times as long for one row. It is left what is not rows of `X` and known ids.
+        A few rows of `X` with known ids need little of what `Inputs.encode` does for all others.
         """
         ids = given.get(self._ids[0]) if self._known else None
-        if ids is not None:
+        if ids is not None and len(ids) <= FEW:
             found = [self._known.get(each) for (each,) in ids.tolist()]
             if None not in found:
                 X = given[NUMBERS]
@@ -189,10 +192,11 @@ class FleetRequests:
         return MemberCounts(self._models, classes)
 
 
-def _numbers_by_id(inputs: Inputs) -> dict[bytes | int, float]:
+def _numbers_by_id(inputs: Inputs) -> dict[Any, float]:
     """Return the numbers of models by their ids of one column, whole numbers or strings in UTF-8."""
-    texts = {group.name: group.numbers[-1] for group in inputs.text}
-    return texts.get(inputs.ids[0]) or {each: float(number) for number, each in enumerate(inputs.models)}
+    if inputs.text:  # all other columns are in `X`
+        return inputs.text[0].numbers[0]
+    return {each: float(number) for number, each in enumerate(inputs.models)}
 
 
 def _quoted(part: str | bytes | int) -> str:
