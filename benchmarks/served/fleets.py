@@ -318,7 +318,7 @@ def _figures(ask: Measure, name: str, checked: CheckedRows | Mapping[str, Checke
 
 def _median(load: Load, of_rounds: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
     """Return the medians of the rounds, the fleet's beside one model's among them."""
-    point: dict[str, Any] = {"clients": load.concurrency}
+    point: dict[str, Any] = {"clients": load.concurrency, "rounds": len(of_rounds)}
     for name in sorted(of_rounds[0]):
         point[name] = {key: four_digits(median(each[name][key] for each in of_rounds)) for key in of_rounds[0][name]}
     for name, peer in ((JOINED, ONE), (NUMBERED, ONE), (NOTHING_NAMED, NOTHING)):
