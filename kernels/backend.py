@@ -147,8 +147,9 @@ class TritonPythonModel:
             from .format.member_table import read_members
             from .serving.fleet_requests import FleetRequests
 
-            self.fleet = FleetRequests(self.inputs, read_members(version, plan.n_features), self.array, configured)
-            self.read = self.fleet.reader(self.numbers, self._encoded, self._matrices)
+            members, limit = read_members(version, plan.n_features), self.max_string_bytes
+            self.fleet = FleetRequests(self.inputs, members, self.array, configured, limit)
+            self.read = self.fleet.reader(self.numbers, self._matrices)
             self.allowed = self.fleet.allowed(document.nan_columns)
             counts = self.fleet.counts([(each.estimator, each.members) for each in document.fleet.classes])
         gathered = self.allowed if self.inputs.plain_matrix else None
@@ -251,10 +252,10 @@ class TritonPythonModel:
         return matrices(read, self._encoded)
 
     def _encoded(self, tensors: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the plan's matrix for tensors; a fleet's members may have categories of their own."""
+        """Return the plan's matrix for tensors."""
         if self.fleet is None:
             return self.inputs.encode(tensors, self.max_string_bytes)
-        return self.fleet.own(self.inputs.encode(self.fleet.apart(tensors), self.max_string_bytes))
+        return self.fleet.encode(tensors)
 
     def _reads(self, datatype: str) -> Callable[[ServerTensor], np.ndarray]:
         """Return what reads tensors of numbers or strings."""

@@ -83,18 +83,19 @@ def fleets_section(document: Document, where: str) -> str:
         over = [(memory["fleet"][kind] - memory["one_model"][kind]) / 1e6 for kind in ("gpu_bytes", "rss_bytes")]
         cells = [found["fleet"], f"{found['members']:,}", f"{found['export_s']:,.1f} ({found['export_cores']})"]
         cells += [f"{found['entry_bytes'] / 1e6:,.1f}", f"{memory['fleet']['load_s']:,.1f}"]
-        cells += [*[f"{megabytes:+,.0f}" for megabytes in over], f"{found['rounds']}"]
-        for point in found["points"]:
+        cells += [f"{megabytes:+,.0f}" for megabytes in over]
+        for number, point in enumerate(found["points"]):
             loop = point.get("loop")
             of_loop = "–" if loop is None else f"{point['fleet']['requests_per_s'] / loop['requests_per_s']:.1f}"
-            clients = [f"{point['clients']}", f"{point['fleet']['requests_per_s']:,.0f}"]
+            rounds = point.get("rounds", "" if number else found["rounds"])  # those of all points in older results
+            clients = [f"{rounds}", f"{point['clients']}", f"{point['fleet']['requests_per_s']:,.0f}"]
             clients += [f"{point['of_one_model']:.0%}", f"{point['p50_over_one_model_us']:+,.0f}"]
             for way in (point.get("fleet_joined"), point.get("fleet_by_number")):
                 over = way and f"{way['p50_over_one_model_us']:+,.0f}"
                 clients += [f"{way['of_one_model']:.0%}", over] if way else ["–", "–"]
             of_nothing = point.get("nothing_by_ids", {}).get("of_nothing")
             rows.append([*cells, *clients, "–" if of_nothing is None else f"{of_nothing:.0%}", of_loop])
-            cells = [cells[0], *[""] * 7]
+            cells = [cells[0], *[""] * 6]
     header = ["fleet", "models", "export s (cores)", "entry MB", "load s", "GPU MB over one", "RSS MB over one"]
     header += ["rounds", "clients", "requests/s", "of one model's", "p50 over one model's, µs"]
     header += ["joined, of one model's", "joined, p50 over, µs"]

@@ -69,6 +69,8 @@ LOADS = tuple(Load("grpc", 1, concurrency=clients) for clients in (1, 64, 256))
 COLUMNS, FITTED = 32, 200
 ROUNDS = 3
 """Each of three short windows: a share is that of one round, in which all are asked shortly after each other."""
+ROUNDS_OF_ONE = 5
+"""One client has so many times the rounds: a round differs from the next by more than the microseconds in question."""
 MOST_IN_LOOP = 10_000
 """The most scikit-learn models that the loop holds: 100,000 of them take minutes to load."""
 MOST_DIFFERENT = 4096
@@ -287,13 +289,14 @@ def measure(
                 )
                 names.append(ENTRIES)
             with measuring(server.grpc_url, QUICK, "builtin", LOADS) as ask:
-                of_rounds = [
-                    {name: _figures(ask, name, asked[name], load) for name in rotated(names, number)}
-                    for load, number in [(load, number) for load in LOADS for number in range(rounds)]
-                ]
-    found["points"] = [
-        _median(load, of_rounds[place * rounds : (place + 1) * rounds]) for place, load in enumerate(LOADS)
-    ]
+                of_loads = {
+                    load: [
+                        {name: _figures(ask, name, asked[name], load) for name in rotated(names, number)}
+                        for number in range(rounds * (ROUNDS_OF_ONE if load.concurrency == 1 else 1))
+                    ]
+                    for load in LOADS
+                }
+    found["points"] = [_median(load, of_rounds) for load, of_rounds in of_loads.items()]
     for name, memory in found["memory"].items():
         print(f"  {name}: {memory}")
     for point in found["points"]:
@@ -315,7 +318,7 @@ def _figures(ask: Measure, name: str, checked: CheckedRows | Mapping[str, Checke
 
 def _median(load: Load, of_rounds: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
     """Return the medians of the rounds, the fleet's beside one model's among them."""
-    point: dict[str, Any] = {"clients": load.concurrency}
+    point: dict[str, Any] = {"clients": load.concurrency, "rounds": len(of_rounds)}
     for name in sorted(of_rounds[0]):
         point[name] = {key: four_digits(median(each[name][key] for each in of_rounds)) for key in of_rounds[0][name]}
     for name, peer in ((JOINED, ONE), (NUMBERED, ONE), (NOTHING_NAMED, NOTHING)):
@@ -324,10 +327,15 @@ def _median(load: Load, of_rounds: Sequence[dict[str, dict[str, float]]]) -> dic
 
 
 def _beside(of_rounds: Sequence[dict[str, dict[str, float]]], name: str, peer: str) -> dict[str, float]:
-    """Return the throughput of what is asked as a share of a peer's, and its p50 beyond the peer's."""
+    """Return the throughput of what is asked as a share of a peer's, and its p50 beyond the peer's with quartiles."""
     share = [each[name]["requests_per_s"] / each[peer]["requests_per_s"] for each in of_rounds]
     over = [each[name]["p50_us"] - each[peer]["p50_us"] for each in of_rounds]
-    return {f"of_{peer}": four_digits(median(share)), f"p50_over_{peer}_us": four_digits(median(over))}
+    low, middle, high = map(four_digits, np.percentile(over, (25, 50, 75)))
+    return {
+        f"of_{peer}": four_digits(median(share)),
+        f"p50_over_{peer}_us": middle,
+        f"p50_over_{peer}_us_quartiles": [low, high],
+    }
 
 
 def run(
@@ -359,7 +367,7 @@ def _case(fleet: str, members: int) -> str:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one round")
+    parser.add_argument("--quick", action="store_true", help=f"one round, {ROUNDS_OF_ONE} with one client")
     parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
     parser.add_argument("--members", nargs="+", type=int, default=None, help="how many models")
     parser.add_argument("--export-cores", type=int, default=None, help="how many cores exports use")

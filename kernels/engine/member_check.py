@@ -42,9 +42,12 @@ class MemberAllowed(Allowed):
                     self._of_members.append((columns, table[:, columns], is_wrong))
 
     def _holds(self, numbers: np.ndarray, finite: bool) -> bool:
-        rows = numbers.reshape(-1, self._n_features)
-        if not (super()._holds(numbers, finite) and self._all_members(rows[:, -1])):
+        last = slice(self._n_features - 1, None, self._n_features)
+        if not (super()._holds(numbers, finite) and self._all_members(numbers[last])):
             return False
+        if not self._of_members:
+            return True
+        rows = numbers.reshape(-1, self._n_features)
         return not any(wrong.any() for _, wrong in self._wrong_for_members(rows, finite))
 
     def wrong(self, rows: np.ndarray) -> np.ndarray:  # noqa: D102

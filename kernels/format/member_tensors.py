@@ -13,6 +13,7 @@ the model's columns, and the last way only if the ids have one column.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -73,12 +74,12 @@ class JoinedIds:
 
     datatype = "INT32"
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The tensor's name."""
         return f"{NUMBERS}_{self.by}_{self.numbers}x{self.columns}_{self.ids}"
 
-    @property
+    @functools.cached_property
     def id_at(self) -> int:
         """The place at which a row's id begins."""
         return self.columns * self._dtype.itemsize // WORD
@@ -110,7 +111,7 @@ class JoinedIds:
         """Return `X` and the ids, int64 or strings as NumPy's bytes; both are views."""
         return {NUMBERS: both[:, : self.id_at].view(self._dtype), self.by: self._ids(both)}
 
-    @property
+    @functools.cached_property
     def _dtype(self) -> np.dtype:
         return np.dtype(np.float64 if self.numbers == "FP64" else np.float32)
 

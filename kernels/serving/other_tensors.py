@@ -24,7 +24,9 @@ MOST_JOINED_ROWS = 4096
 def matrices(tensors: dict[str, list[np.ndarray]], encode: Callable[[dict[str, np.ndarray]], np.ndarray]) -> list[Part]:
     """Return what `encode` makes of each request's tensors; one small request would take as long as all together."""
     rows = list(map(len, next(iter(tensors.values()))))
-    if len(rows) == 1 or sum(rows) > MOST_JOINED_ROWS:
+    if len(rows) == 1:
+        return [encode({name: part for name, (part,) in tensors.items()})]
+    if sum(rows) > MOST_JOINED_ROWS:
         return [encode(dict(zip(tensors, each, strict=True))) for each in zip(*tensors.values(), strict=True)]
     matrix = encode({name: np.concatenate(parts) for name, parts in tensors.items()})
     ends = list(itertools.accumulate(rows))

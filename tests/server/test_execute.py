@@ -1,6 +1,7 @@
 """An entry and its plan in this process: events that a real server cannot be made to produce at a chosen moment."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,8 @@ def of_fleet(shop: str | int | None, kinds: str, seed: int) -> FakeRequest:
 def test_requests_encoded_together_answer_as_each_alone(
     fleet: Any, most_joined: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(fleet.execute.__func__.__globals__, "MOST_JOINED_ROWS", most_joined)
+    package = fleet.execute.__func__.__globals__["__package__"]
+    monkeypatch.setattr(sys.modules[f"{package}.serving.other_tensors"], "MOST_JOINED_ROWS", most_joined)
     named = [of_fleet("shop-1", "x", 0), of_fleet("shop-0", "zyx", 1), of_fleet("shop-9", "y", 2)]
     mixed = [
         *named,

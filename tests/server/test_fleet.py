@@ -16,6 +16,7 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 from tritonclient.utils import InferenceServerException
 
 from tests.exporter.fleets import regions, towns, whole
@@ -32,7 +33,9 @@ from triton_regressors.clients.errors import InvalidRequest
 from triton_regressors.clients.server.triton_server import TritonServer
 from triton_regressors.clients.verify import verify
 from triton_regressors.kernels.entry import read_document
+from triton_regressors.kernels.format.member_tensors import JoinedIds, joined
 from triton_regressors.model_config import from_pbtxt, to_pbtxt
+from triton_regressors.scoring.backend_stub import Request
 
 pytestmark = pytest.mark.server
 
@@ -306,6 +309,51 @@ def test_requests_of_all_kinds_are_answered_in_one_batch(
         else:
             right = answers_all if kind in (3, 6) else expected
             assert answer.tobytes() == right[row : row + 1].tobytes()
+
+
+@pytest.mark.parametrize("default", [False, True], ids=["without default", "with default"])
+@pytest.mark.parametrize("shops", [(7, -(2**40), 0), ("a", "Zürich", "0123456789")], ids=["numbers", "strings"])
+def test_ids_joined_with_rows_answer_as_the_numbers_of_models(
+    shops: tuple[Any, ...], default: bool, tmp_path: Path
+) -> None:
+    """Ids of few rows are looked up in another way than those of many; so are unknown ids, which may have a default."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3)).astype(np.float32)
+    given = {shop: Ridge().fit(X[:50], rng.standard_normal(50)) for shop in shops}
+    export_fleet(given, tmp_path, name="demand", by="shop", **({"default": shops[1]} if default else {}))
+    with loaded(tmp_path / "demand") as model:
+        by_number, by_id = joined(model.inputs)
+        assert isinstance(by_id, JoinedIds)
+
+        def named(some: np.ndarray, ids: list[Any]) -> Request:
+            cells = [[each.encode() if isinstance(each, str) else each] for each in ids]
+            sent = np.array(cells, dtype=object if isinstance(ids[0], str) else np.int64)
+            both = by_id.join(some, sent, by_id.width(shops))
+            assert both is not None
+            return Request({by_id.name: both}, ["y"])
+
+        def numbered(some: np.ndarray, numbers: np.ndarray) -> Request:
+            both = np.hstack([some, numbers[:, None]]).astype(np.float32)
+            return Request({by_number.name: both}, ["y"])
+
+        for rows_of_requests in ((1,), (3,), (5,), (150,), (1, 1), (1, 40, 2)):
+            parts = np.split(X, np.cumsum(rows_of_requests))[:-1]
+            numbers = [rng.integers(0, len(shops), len(part)) for part in parts]
+            ids = [[model.inputs.models[each] for each in own] for own in numbers]
+            of_ids, expected = list(map(named, parts, ids)), model.execute(list(map(numbered, parts, numbers)))
+            found = model.execute(of_ids)
+            assert [each.error for each in (*found, *expected)] == [None] * 2 * len(parts)
+            assert [each.outputs["y"].tobytes() for each in found] == [e.outputs["y"].tobytes() for e in expected]
+            last, unknown = len(parts[-1]) - 1, 5 if isinstance(shops[0], int) else "nobody"
+            *others, refused = model.execute([*of_ids[:-1], named(parts[-1], [*ids[-1][:-1], unknown])])
+            assert [each.outputs["y"].tobytes() for each in others] == [e.outputs["y"].tobytes() for e in expected[:-1]]
+            if default:
+                numbers[-1][-1] = list(model.inputs.models).index(shops[1])
+                (other,) = model.execute([numbered(parts[-1], numbers[-1])])
+                assert refused.outputs["y"].tobytes() == other.outputs["y"].tobytes()
+            else:
+                shown = repr(unknown)
+                assert refused.error.message == f"shop must name a model of this fleet: row {last} is {shown}."
 
 
 @pytest.mark.parametrize("name", ["shop_number", "X_shop_number", "X_shop_FP32x6_INT64"])

@@ -227,6 +227,7 @@ def test_fleets_measured_before_rows_and_ids_were_joined_have_no_figure_of_it():
     for points, shown in (
         ([point], "| 80% | +90 | – | – |"),
         ([point | {"fleet_joined": beside}], "| 95% | +12 | – |"),
+        ([point | {"rounds": 15}], "| 15 | 64 | 800 |"),
     ):
         found = {"environment": ENVIRONMENT, "settings": {}, "fleets": [fleet | {"points": points}]}
         assert shown in fleets_section(found, "images")

@@ -14,7 +14,7 @@ from triton_regressors.kernels.cpu.tiles import one_thread
 from triton_regressors.kernels.engine.torch_executor import with_joined
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.columns import Columns
-from triton_regressors.kernels.ops.linear.by_members import NEVER_FALLING, Rounded, SumsByMembers
+from triton_regressors.kernels.ops.linear.by_members import FEW, NEVER_FALLING, Rounded, SumsByMembers
 from triton_regressors.kernels.ops.linear.stacked_affine import StackedAffine
 from triton_regressors.kernels.plan.plan import INPUT, Operation, Plan, Step
 from triton_regressors.kernels.plan.stacked import stacked_class
@@ -98,10 +98,12 @@ def test_a_cpu_computes_few_rows(name: str) -> None:
         found = run_on_cpu(stacked(members, START), [*arrays, np.full((rows, 1), START, np.float32)])
         assert found.shape == (rows, members[0].output_width(*widths))
         assert found.tobytes() == run_on_cpu(members[0], arrays).tobytes()
+    for number in (-1.0, START + len(members), np.nan, np.inf, -np.inf):  # of no member: some answer, and no error
+        assert len(run_on_cpu(stacked(members, START), [*arrays, np.array([[number]], np.float32)])) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in MEMBERS if isinstance(stacked(MEMBERS[name][0]), SumsByMembers)])
-@pytest.mark.parametrize("rows", [0, 1, 5, 150])
+@pytest.mark.parametrize("rows", [0, 1, FEW, FEW + 1, 150])
 def test_outputs_are_rounded_as_those_of_the_members(name: str, rows: int) -> None:
     members, widths = MEMBERS[name]
     arrays = [*inputs_for(widths, rows), numbered(len(members), rows)]
