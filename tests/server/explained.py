@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from docs.coverage_contributions import BACKGROUND_ROWS, ways_of
 from tests.exporter.catalogue.cases import CASES
 from tests.server import parity
 from tests.servers import triton_server
+from triton_regressors import export
 from triton_regressors.clients.client.client import Client
 from triton_regressors.contribution_game import BACKGROUND, OUTPUT
 from triton_regressors.exporter.compilation import Compilation
@@ -80,7 +81,7 @@ def rows(names: Sequence[str], progress: Callable[[str], None] = lambda model: N
     """Serve the named cases and yield a row for each."""
     with tempfile.TemporaryDirectory(prefix="explained-") as directory:
         repository = Path(directory)
-        entries = list(parity.export_together(repository, names, compiled, PER_ENTRY, ROWS))
+        entries = list(parity.export_together(repository, names, compiled, PER_ENTRY, ROWS, export_each))
         with triton_server([repository], models=[]) as server, Client(server.grpc_url) as client:
             for entry in entries:
                 client.load(entry[0].model)
@@ -88,6 +89,14 @@ def rows(names: Sequence[str], progress: Callable[[str], None] = lambda model: N
                     yield from ask(client, question)
                 client.unload(entry[0].model)
                 progress(entry[0].model)
+
+
+def export_each(repository: Path, names: Iterable[str]) -> Iterator[list[parity.Question]]:
+    """Write each case as the entry that a user writes."""
+    for name in names:
+        estimator, X = CASES[name].fitted()
+        export(estimator, repository, name=name, sample=X, contributions=BACKGROUND, background=X[:BACKGROUND_ROWS])
+        yield [parity.Question(name, parity.asked(name), {OUTPUT: (name, OUTPUT)})]
 
 
 def ask(client: Client, question: parity.Question) -> Iterator[Explained]:
