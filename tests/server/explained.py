@@ -30,6 +30,8 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.parity import measure
 
 PER_ENTRY = 50
+PATIENCE_S = 600.0
+"""A request asks for the contributions of up to `PER_ENTRY` cases, some of them by their definition."""
 ROWS = BACKGROUND_ROWS
 """The rows that are explained, and the batch size: loading computes a full batch of every output."""
 
@@ -82,7 +84,7 @@ def rows(names: Sequence[str], progress: Callable[[str], None] = lambda model: N
     with tempfile.TemporaryDirectory(prefix="explained-") as directory:
         repository = Path(directory)
         entries = list(parity.export_together(repository, names, compiled, PER_ENTRY, ROWS, export_each))
-        with triton_server([repository], models=[]) as server, Client(server.grpc_url) as client:
+        with triton_server([repository], models=[]) as server, Client(server.grpc_url, timeout_s=PATIENCE_S) as client:
             for entry in entries:
                 client.load(entry[0].model)
                 for question in entry:
@@ -118,10 +120,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="CASE", help="default: all cases of numbers")
     arguments = parser.parse_args()
     names = explainable(arguments.names or [name for name, case in CASES.items() if not case.tabular])
-    found = list(rows(names, progress=lambda model: print(f"served {model}", file=sys.stderr, flush=True)))
+    found = list[Explained]()
+    for row in rows(names, progress=lambda model: print(f"served {model}", file=sys.stderr, flush=True)):
+        found.append(row)
+        if row.failure():
+            print(f"{row.case}: {row.failure()} ({row})", flush=True)
     failures = [row for row in found if row.failure()]
-    for row in failures:
-        print(f"{row.case}: {row.failure()} ({row})")
     ways = {way: sum(way in row.ways for row in found) for row in found for way in row.ways}
     print(
         f"{len(found)} cases explained, {len(failures)} misses; by {ways}; error {max(r.max_error for r in found):.1e}"
