@@ -11,6 +11,7 @@ from triton_regressors.contribution_game import Game
 from triton_regressors.tables import frames
 
 _DECODED = np.frompyfunc(lambda cell: cell.decode() if isinstance(cell, bytes) else cell, 1, 1)
+_GIVEN = np.frompyfunc(lambda cell: np.nan if cell is None else cell, 1, 1)
 
 
 def cells_of(
@@ -18,7 +19,8 @@ def cells_of(
 ) -> np.ndarray:
     """Return the cells of the table's columns, an object array `[rows, columns]`.
 
-    A cell that the rows do not have, because the model does not read its column, is None.
+    A missing one of a column of strings or dates is "" or NaN. A cell that the rows do not have, because the model does
+    not read its column, is None.
 
     Args:
         X: rows in a form that `Client.infer` takes, tables as DataFrames.
@@ -44,7 +46,7 @@ def cells_of(
             found[:, place] = _datetimes(given[:, place])
         if given.dtype.kind in "OS":
             found = np.asarray(_DECODED(found))
-        cells[:, list(places)] = found
+        cells[:, list(places)] = _GIVEN(found)
     return cells
 
 
@@ -57,8 +59,6 @@ def _of_table(table: Any, columns: tuple[str, ...]) -> np.ndarray:
     """Return the named columns of a DataFrame; None for each cell of a column that it lacks."""
     there = [place for place, name in enumerate(columns) if name in table.columns]
     found = table[[columns[place] for place in there]].to_numpy(dtype=object)
-    if len(there) == len(columns):
-        return np.asarray(found)
     cells = np.full((len(table), len(columns)), None, dtype=object)
-    cells[:, there] = found
+    cells[:, there] = _GIVEN(found)
     return cells

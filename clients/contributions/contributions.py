@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from triton_regressors.clients.contributions.page import fragment
-from triton_regressors.clients.contributions.target import Target, cell_numbers, plain
+from triton_regressors.clients.contributions.target import Target, cell_numbers, plain, shown_cell
 from triton_regressors.clients.contributions.text import mean_lines, row_lines
 from triton_regressors.clients.errors import ServerFault
 from triton_regressors.contribution_game import ERROR, OUTPUT, Game
 from triton_regressors.errors import MissingExtra
+
+_DISPLAYED = np.frompyfunc(lambda cell: cell if isinstance(cell, Real) else shown_cell(cell), 1, 1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +128,8 @@ class Contributions:
         """Return shap's own `Explanation` of these numbers, in float64.
 
         Its `data` are numbers, which shap's colours need: strings and dates are numbered in their order, and a missing
-        one is NaN; `display_data` are the cells. `error_std` are the standard errors of estimated values.
+        one is NaN. `display_data` are the numbers as they are, and other cells as text. `error_std` are the standard
+        errors of estimated values.
 
         Raises:
             MissingExtra: shap is not installed.
@@ -141,7 +145,7 @@ class Contributions:
             self.values.astype(np.float64),
             base_values=self.base_values.astype(np.float64),
             data=cell_numbers(self.data),
-            display_data=self.data,
+            display_data=_DISPLAYED(self.data),
             feature_names=list(self.columns),
             output_names=outputs,
             error_std=None if self.errors is None else self.errors.astype(np.float64),

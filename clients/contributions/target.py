@@ -83,7 +83,9 @@ def plain(text: str) -> str:
 
 
 def shown_cell(cell: Any) -> str:
-    """Return a cell in few characters."""
+    """Return a cell in few characters, "" for one that the rows do not have."""
+    if cell is None:
+        return ""
     if missing(cell):
         return "missing"
     text = f"{cell:.4g}" if isinstance(cell, (float, np.floating)) else str(cell)

@@ -150,6 +150,9 @@ def export_fleet(
         ExportError: a model cannot be exported, or its answers are not its estimator's; models differ in their
             columns; or an option or the repository does not allow the export. Nothing is written.
     """
+    for option in ("contributions", "background", "permutations"):
+        if option in serving:
+            raise ExportError(f"A fleet has no contributions, so it takes no {option}; export its models one by one.")
     options = ServingOptions(**serving)
     repository = Path(repository)
     repositories.check_name(name)

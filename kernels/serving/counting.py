@@ -26,16 +26,7 @@ PIECE_NUMBERS = 2**16
 OF_COLUMNS = ("nan_total", "below_range_total", "above_range_total", "unknown_category_total")
 """The metrics of the counts in `ColumnCounts`."""
 
-REASONS = (
-    "not_finite",
-    "unknown_category",
-    "missing",
-    "too_long",
-    "empty",
-    "wrong_columns",
-    "cancelled",
-    "failed",
-)
+REASONS = ("not_finite", "unknown_category", "missing", "too_long", "empty", "wrong_columns", "cancelled", "failed")
 """The reasons to refuse a request with all of its rows; a request without rows counts as one row."""
 
 
@@ -100,8 +91,8 @@ class ColumnCounts:
     """The counts for each column of NaN, numbers below and above the profile's range, and unknown categories.
 
     Each count is int64 `[n_given]`: an unknown category that is made of strings counts for the column of its strings.
-    Without a profile there are no ranges, and only categories that come as strings
-    or as places among whole numbers are counted.
+    Without a profile there are no ranges, and only categories that come as strings or as places among whole
+    numbers are counted.
 
     Each row counts for the number of rows that it stands for, its weight w. `rows` is the sum of the weights, and
     `squares` is the sum of their squares: rows of unequal weights give as much information about a share as
@@ -110,7 +101,7 @@ class ColumnCounts:
     """
 
     def __init__(self, inputs: Inputs, nan_columns: Sequence[int], profile: RowProfile | None) -> None:
-        n_features = inputs.n_given
+        n_features = self._given = inputs.n_given
         self.nan, self.below, self.above, self.unknown = (np.zeros(n_features, np.int64) for _ in range(4))
         self.rows = self.squares = 0
         self._nan = list(nan_columns)
@@ -118,7 +109,6 @@ class ColumnCounts:
         self._named = [inputs.source(column) for column in self._coded]
         self._places = sorted(set(self._named))
         self._several = self._named != self._places
-        self._given = inputs.n_given
         self._known = {} if profile is None else profile.known
         nowhere = np.full(n_features, np.nan)
         dtype = inputs.matrix_dtype
@@ -183,6 +173,7 @@ class Counts:
     rows: int
     refused: dict[str, int]
     members: MemberCounts | None = None
+    explained: int = 0
 
 
 def pieces(rows: np.ndarray) -> Iterator[np.ndarray]:

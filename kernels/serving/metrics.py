@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from .member_counts import Busiest
 
 PREFIX = "triton_regressors_"
-ROWS, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSIDE = (
+ROWS, EXPLAINED, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSIDE = (
     "rows_total",
+    "explained_rows_total",
     "refused_rows_total",
     "seen_rows_total",
     "seen_squares_total",
@@ -35,15 +36,17 @@ ROWS, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROFILED, OUTSI
     "profile_answers",
     "expected_out_of_range_share",
 )
+OF_SEEN = ", in the rows that the sampled rows represent"
 FAMILIES = {
     ROWS: "Rows that were answered",
+    EXPLAINED: "Rows that were explained",
     REFUSED: "Rows of requests that were refused, by reason",
     SEEN: "Rows that the sampled rows represent; the counts by column are of these",
     SQUARES: "Sum of the squared number of rows that each sampled row represents",
-    "nan_total": "NaN by column, in the rows that the sampled rows represent",
-    "below_range_total": "Numbers below the profile's smallest by column, in the rows that the sampled rows represent",
-    "above_range_total": "Numbers above the profile's largest by column, in the rows that the sampled rows represent",
-    "unknown_category_total": "Unknown categories by column, in the rows that the sampled rows represent",
+    "nan_total": f"NaN by column{OF_SEEN}",
+    "below_range_total": f"Numbers below the profile's smallest by column{OF_SEEN}",
+    "above_range_total": f"Numbers above the profile's largest by column{OF_SEEN}",
+    "unknown_category_total": f"Unknown categories by column{OF_SEEN}",
     ANSWERS: "Answers that the sampled answers represent, by output and bin of the profile",
     ANSWER_SQUARES: "Sum of the squared number of answers that each sampled answer represents, by output",
     EXPECTED: "Share of the profile's answers, by output and bin",
@@ -91,6 +94,8 @@ class Metrics:
             self._counters(SEEN, [{}], lambda: np.array([columns.rows])),
             self._counters(SQUARES, [{}], lambda: np.array([columns.squares])),
         ]
+        if "contributions" in subject.outputs:
+            self._series += [self._counters(EXPLAINED, [{}], lambda: np.array([counts.explained]))]
         self._told: list[Metric] = []  # gauges
         for name, totals, places in columns.by_name():
             if places:
@@ -122,14 +127,13 @@ class Metrics:
         counted, expected = self._family(ANSWERS), self._family(EXPECTED, gauge=True)
         profiled = self._family(PROFILED, gauge=True)
         outputs, counts = [{"output": output} for output in answers], [*answers.values()]
-        squares = self._counters(ANSWER_SQUARES, outputs, lambda: np.array([each.squares for each in counts]))
+        self._series += [self._counters(ANSWER_SQUARES, outputs, lambda: np.array([each.squares for each in counts]))]
         for output, found in answers.items():
             bins = [{**self._own, "output": output, "bin": str(number)} for number in range(len(found.bins))]
             self._series.append(_Series(counted, bins, found.bins.view, range(len(bins))))
             for labels, share in zip(bins, profile.answers[output].shares, strict=True):
                 self._tell(expected, labels, float(share))
             self._tell(profiled, {**self._own, "output": output}, profile.answers[output].rows)
-        self._series.append(squares)
 
     def _tell(self, family: MetricFamily, labels: Labels, number: float) -> None:
         """Tell the server a number that never changes."""
@@ -156,11 +160,7 @@ class _Series:
     """Counters of one family, one for each of `labels`, that follow the numbers that `totals` returns."""
 
     def __init__(
-        self,
-        family: MetricFamily,
-        labels: Sequence[Labels],
-        totals: Callable[[], np.ndarray],
-        begun: Iterable[int],
+        self, family: MetricFamily, labels: Sequence[Labels], totals: Callable[[], np.ndarray], begun: Iterable[int]
     ) -> None:
         self._family, self._labels, self._totals = family, labels, totals
         self._told = np.zeros(len(labels), np.int64)

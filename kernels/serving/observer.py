@@ -118,24 +118,22 @@ class Observer(Unobserved):
         if laid is None:
             return
         self.counts.rows += total
+        self.counts.explained += total * ("contributions" in answers.arrays)
         try:
             if self.counts.members is not None:
                 self.counts.members.keep()
             self._ring.keep(laid)
             for name, ring in self._rings.items():
-                found = answers.arrays.get(name)
-                if found is not None:
-                    if self._step > 1:
-                        found = found[self._start :: self._step]
+                if name in answers.arrays:
+                    found = answers.arrays[name][self._start :: self._step]
                     laid = ring.lay(found, self._step)
                     ring.keep(laid)
                     if self._all and laid < len(found):
                         self._count_answers(name, found[laid:], np.ones(len(found) - laid, np.int64))
-            if self._rest:
-                for part in self._rest:
-                    for piece in pieces(on_cpu(part)):
-                        self._count_rows(piece, np.ones(len(piece), np.int64))
-                self._rest = []  # they lie in the server's memory
+            for part in self._rest:
+                for piece in pieces(on_cpu(part)):
+                    self._count_rows(piece, np.ones(len(piece), np.int64))
+            self._rest = []  # they lie in the server's memory
         except Exception as error:
             self._give_up(error)
 

@@ -1,6 +1,7 @@
 """The command `explain`, and what else an exported entry with contributions says and answers on a real server."""
 
 import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from tests.server.snippets import run_snippets
 from tests.servers import triton_server
+from tests.waiting import wait_for
 from triton_regressors.__main__ import main, make_app
 from triton_regressors.clients.client.client import Client
 from triton_regressors.clients.server.triton_server import TritonServer
@@ -52,10 +54,12 @@ def model() -> TransformedTargetRegressor:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    """A server with `homes`, with `near`, whose contributions are estimated, and with `plain`, which has none."""
+    """A server with `homes`, `counted`, `near`, whose contributions are estimated, and `plain`, which has none."""
     repository = tmp_path_factory.mktemp("repository")
     export(model(), repository, name="homes", sample=HOMES, contributions="background", background=HOMES[:30])
-    export(Ridge().fit(HOMES[["age"]], HOMES["size"]), repository, name="plain", sample=HOMES[["age"]])
+    small = Ridge().fit(HOMES[["age"]], HOMES["size"])
+    export(small, repository, name="plain", sample=HOMES[["age"]])
+    export(small, repository, name="counted", sample=HOMES[["age"]], contributions="background")
     near = KNeighborsRegressor(3).fit(WIDE, WIDE[:, 0] * WIDE[:, 1])
     games = {"contributions": "background", "background": WIDE[:5], "permutations": 10}
     export(near, repository, name="near", sample=WIDE, **games)  # type: ignore[arg-type]
@@ -108,7 +112,24 @@ def test_a_terminal_gets_columns_by_size_and_means_of_many_rows(server: TritonSe
     assert re.findall(r"^  (\w+) ", means, re.MULTILINE) == by_mean
     assert f"{sizes.max():.4g}" in means
     assert "against 30 background rows; with the base, which is last, they add up to what stands before exp" in shown
+    assert re.search(r"^  unused  +0 +│$", row, re.MULTILINE)  # the command sends no cells of it
     assert explain(server, "homes", file, "--rows", 3).count("\nrow ") == 2
+
+
+def test_the_metrics_count_explained_rows(server: TritonServer) -> None:
+    def counted() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        told = (re.match(r'triton_regressors_explained_rows_total\{model="(\w+)".* (\S+)$', line) for line in lines)
+        return {found[1]: float(found[2]) for found in told if found}
+
+    assert counted().keys() == {"counted", "homes", "near"}
+    with Client(server.grpc_url) as client:
+        client.predict("counted", HOMES)
+        client.explain("counted", HOMES)
+        client.explain("counted", HOMES[:7])
+        wait_for(lambda: counted()["counted"] >= ROWS + 7)
+    assert counted()["counted"] == ROWS + 7
 
 
 def test_a_condition_and_a_page(server: TritonServer, file: Path, tmp_path: Path) -> None:

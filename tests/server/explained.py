@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from docs.coverage_contributions import BACKGROUND_ROWS, ways_of
 from tests.exporter.catalogue.cases import CASES
 from tests.server import parity
 from tests.servers import triton_server
+from triton_regressors import export
 from triton_regressors.clients.client.client import Client
 from triton_regressors.contribution_game import BACKGROUND, OUTPUT
 from triton_regressors.exporter.compilation import Compilation
@@ -29,6 +30,8 @@ from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.format.parity import measure
 
 PER_ENTRY = 50
+PATIENCE_S = 600.0
+"""A request asks for the contributions of up to `PER_ENTRY` cases, some of them by their definition."""
 ROWS = BACKGROUND_ROWS
 """The rows that are explained, and the batch size: loading computes a full batch of every output."""
 
@@ -80,14 +83,22 @@ def rows(names: Sequence[str], progress: Callable[[str], None] = lambda model: N
     """Serve the named cases and yield a row for each."""
     with tempfile.TemporaryDirectory(prefix="explained-") as directory:
         repository = Path(directory)
-        entries = list(parity.export_together(repository, names, compiled, PER_ENTRY, ROWS))
-        with triton_server([repository], models=[]) as server, Client(server.grpc_url) as client:
+        entries = list(parity.export_together(repository, names, compiled, PER_ENTRY, ROWS, export_each))
+        with triton_server([repository], models=[]) as server, Client(server.grpc_url, timeout_s=PATIENCE_S) as client:
             for entry in entries:
                 client.load(entry[0].model)
                 for question in entry:
                     yield from ask(client, question)
                 client.unload(entry[0].model)
                 progress(entry[0].model)
+
+
+def export_each(repository: Path, names: Iterable[str]) -> Iterator[list[parity.Question]]:
+    """Write each case as the entry that a user writes."""
+    for name in names:
+        estimator, X = CASES[name].fitted()
+        export(estimator, repository, name=name, sample=X, contributions=BACKGROUND, background=X[:BACKGROUND_ROWS])
+        yield [parity.Question(name, parity.asked(name), {OUTPUT: (name, OUTPUT)})]
 
 
 def ask(client: Client, question: parity.Question) -> Iterator[Explained]:
@@ -109,10 +120,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="CASE", help="default: all cases of numbers")
     arguments = parser.parse_args()
     names = explainable(arguments.names or [name for name, case in CASES.items() if not case.tabular])
-    found = list(rows(names, progress=lambda model: print(f"served {model}", file=sys.stderr, flush=True)))
+    found = list[Explained]()
+    for row in rows(names, progress=lambda model: print(f"served {model}", file=sys.stderr, flush=True)):
+        found.append(row)
+        if row.failure():
+            print(f"{row.case}: {row.failure()} ({row})", flush=True)
     failures = [row for row in found if row.failure()]
-    for row in failures:
-        print(f"{row.case}: {row.failure()} ({row})")
     ways = {way: sum(way in row.ways for row in found) for row in found for way in row.ways}
     print(
         f"{len(found)} cases explained, {len(failures)} misses; by {ways}; error {max(r.max_error for r in found):.1e}"

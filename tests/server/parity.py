@@ -152,8 +152,9 @@ def export_together(
     compile_case: Callable[[str], Compilation] = lambda name: compiled(CASES[name]),
     per_entry: int = CASES_PER_ENTRY,
     max_batch_size: int = MAX_BATCH_SIZE,
+    export_alone: Callable[[Path, Iterable[str]], Iterator[list[Question]]] = export_each,
 ) -> Iterator[list[Question]]:
-    """Write cases of the same input as entries of at most `per_entry`; one with other tensors stays alone.
+    """Write cases of the same input as entries of at most `per_entry`; `export_alone` writes one with other tensors.
 
     Cases whose rows hold NaN share an entry if they take it in the same columns.
 
@@ -168,7 +169,7 @@ def export_together(
         groups.setdefault((inputs, tuple(compiled(CASES[name]).nan_columns) if missing else ()), []).append(name)
     for (inputs, nan_columns), group in groups.items():
         if len(group) == 1 and inputs != _plain(inputs):
-            yield from export_each(repository, group)
+            yield from export_alone(repository, group)
             continue
         while group:
             row = matrix(CASES[group[0]])[:1]

@@ -108,7 +108,7 @@ def arranged(
     return Arranged(
         node=order,
         inner=feature[order] >= 0,
-        earlier=np.where(earlier >= 0, place[earlier], earlier)[order],
+        earlier=np.where(earlier >= 0, place[np.maximum(earlier, 0)], earlier)[order],
         share=share[order],
         players=players[order],
         **{name: array[order] for name, array in found.items()},

@@ -21,7 +21,7 @@ NAMES = ("age", '<script>alert("1")</script>', "size & number", "city")
 def target() -> Target:
     values = np.array([[3, -1, 0.5, -8], [1, 1, 1, 1]], np.float32)
     base, y = np.array([10, 10], np.float32), np.exp(np.array([4.5, 14], np.float32))
-    cells = np.array([[30.5, "x", None, "<b>"], [31.5, "y", 2, "c"]], dtype=object)
+    cells = np.array([[30.5, "x", np.nan, "<b>"], [31.5, "y", 2, "c"]], dtype=object)
     return Target("y", NAMES, values, base, y, cells, np.array([7, 9]), ("exp",))
 
 

@@ -1,5 +1,6 @@
 """`Contributions` with shap's plots, drawn for real; the tests that need shap are skipped without it."""
 
+import datetime
 import importlib
 import sys
 
@@ -34,7 +35,9 @@ def test_shap_draws_what_it_is_given() -> None:
     for of_rows in (plots.beeswarm, plots.bar, plots.heatmap):
         of_rows(found, show=False)
     plots.waterfall(found[0], show=False)
-    plots.bar(found[0], show=False)
+    for cell in ("a", datetime.datetime(2026, 5, 1), None):  # the last one is of a column that the rows lack
+        found.data[0, 1] = cell
+        plots.bar(found[0], show=False)
     plots.scatter(found[:, "age"], show=False)
     for number_needed in (plots.violin, plots.scatter):
         number_needed(found.shap(), show=False)

@@ -300,6 +300,9 @@ def test_trees_without_players_are_the_base(device: torch.device) -> None:
     op = tree_ensemble(2, 3, 0, 2)
     found = answers(tree_contributions(op, op.values, np.arange(2), 2, background=x), x, device)
     assert np.array_equal(found, np.repeat([[0, 0, op.values[:, 0].sum(), 0, 0, op.values[:, 1].sum()]], 3, axis=0))
+    op = tree_ensemble(2, 1, 0)  # one leaf in all
+    single = tree_contributions(op, op.values, np.arange(2), 2, cover=np.ones(1))
+    assert np.array_equal(answers(single, x, device), np.repeat([[0, 0, op.values.item()]], 3, axis=0))
     op = tree_ensemble(2, 3, 3, stop=0.0)
     constant = tree_contributions(op, op.values, np.array([-1, -1]), 1, background=x)
     assert np.allclose(answers(constant, x, device), [[0, op.values[leaves(op, x[:1])].sum()]])

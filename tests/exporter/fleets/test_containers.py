@@ -186,6 +186,11 @@ REFUSED = {
         {},
         "Cannot export LogisticRegression: it is a classifier",
     ),
+    "contributions": (
+        GroupedPredictor(Ridge(), groups="shop").fit(TABLE, Y),
+        {"contributions": "path"},
+        "A fleet has no contributions, so it takes no contributions; export its models one by one.",
+    ),
     "other answers": (Doubled(Ridge(), groups="shop").fit(TABLE, Y), {}, "A fleet needs a mapping"),
 }
 
