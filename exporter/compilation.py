@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
+from triton_regressors.contribution_game import OUTPUTS
 from triton_regressors.defaults import DEFAULT_REPOSITORY
 from triton_regressors.describe.contract import Contract, contract_of, cost_sentences
 from triton_regressors.exporter.evidence.sample import Sample
@@ -150,7 +151,7 @@ class Export:
         count = len(plan.steps)
         lines = (
             f"Wrote {entry.name} version {entry.version} to {entry.version_directory}: {count} "
-            f"operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, {plan.parameter_bytes():,} bytes.",
+            f"operation{'s' * (count != 1)}, {plan.parameter_count():,} parameters, {_bytes(plan)}.",
             contract.brief(),
             *contract.notes(),
             *contract.interval,
@@ -162,6 +163,14 @@ class Export:
 
     def _repr_html_(self) -> str:
         return self.contract.html(str(self.entry.version_directory))
+
+
+def _bytes(plan: Plan) -> str:
+    """Return the bytes of a plan's parameters, and how many of them only the contributions need."""
+    every = plan.parameter_bytes()
+    others = plan.steps_for([output for output in plan.outputs if output not in OUTPUTS])
+    more = every - sum(array.nbytes for step in others for _, array in step.operation.arrays())
+    return f"{every:,} bytes" + (f", {more:,} of them for contributions" if more else "")
 
 
 def next_steps(entry: Entry) -> tuple[str, str]:

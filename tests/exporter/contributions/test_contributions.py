@@ -46,6 +46,8 @@ def test_an_entry_answers_contributions_only_when_asked(tmp_path: Path) -> None:
     assert [step.operation.kind() for step in plan.steps_for(["y"])] == [
         step.operation.kind() for step in plain.steps_for(["y"])
     ]
+    more = plan.parameter_bytes() - plain.parameter_bytes()
+    assert f" {plan.parameter_bytes():,} bytes, {more:,} of them for contributions." in str(done)
     loaded, alone = tr.load(tmp_path / "reasons"), tr.load(tmp_path / "plain")
     answered = loaded.infer(TABLE, outputs=("y", "contributions"))
     assert answered["y"].tobytes() == alone.infer(TABLE)["y"].tobytes()
