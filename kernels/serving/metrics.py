@@ -39,7 +39,7 @@ ROWS, EXPLAINED, REFUSED, SEEN, SQUARES, ANSWERS, ANSWER_SQUARES, EXPECTED, PROF
 OF_SEEN = ", in the rows that the sampled rows represent"
 FAMILIES = {
     ROWS: "Rows that were answered",
-    EXPLAINED: "Rows that were explained",
+    EXPLAINED: "Rows whose contributions were computed",
     REFUSED: "Rows of requests that were refused, by reason",
     SEEN: "Rows that the sampled rows represent; the counts by column are of these",
     SQUARES: "Sum of the squared number of rows that each sampled row represents",
