@@ -30,7 +30,9 @@ def contributions_section(document: Document, where: str) -> str:
         ours = [microseconds(times[name]) if name in times else "–" for name in OURS]
         host = times[OURS[1]]
         peers = [
-            f"{name} {microseconds(time)}, {time / host:,.0f} ×" for name, time in times.items() if name not in OURS
+            f"{name} {microseconds(time)}, {microseconds(time / host)} ×"
+            for name, time in times.items()
+            if name not in OURS
         ]
         rate = f"{1e6 * case['rows'] / host:,.0f}"
         rows.append(
