@@ -4,22 +4,19 @@
 
 A share is that of a unit's peak rate: with t the time of each kernel and s the unit's share during it, Σ t·s / Σ t.
 Only fewer instructions, or fewer bytes, make kernels more than 1 / share times as fast. Instructions are those of
-warps; `least_us` is the time in which all multiprocessors can issue a batch's, one a clock in each of their four parts.
+warps.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.bounds.ncu import parsed, profiled
 from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.gpu.contributions import CASES, FIT_ROWS, drawn, fitted, plan_of
 from benchmarks.gpu.families import kernels
@@ -33,7 +30,7 @@ SHARES = {
     "float64": f"sm__inst_executed_pipe_fp64{PEAK}",
     "integers": f"sm__inst_executed_pipe_alu{PEAK}",
     "loads": f"l1tex__throughput{PEAK}",
-    "l2": f"lts__throughput{PEAK}",
+    "L2 cache": f"lts__throughput{PEAK}",
     "memory": f"dram__throughput{PEAK}",
 }
 UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
@@ -52,52 +49,22 @@ def launch(name: str, rows: int) -> None:
     torch.cuda.profiler.stop()
 
 
-def counters(name: str, rows: int) -> list[dict[str, float]]:
-    """Return what ncu counts of each kernel: µs, instructions of warps and percentages, without those that it lacks."""
-    with tempfile.TemporaryDirectory() as directory:
-        log = Path(directory) / "ncu.csv"
-        command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv", "--page", "raw"]
-        command += ["--log-file", str(log), "--metrics", ",".join([TIME, INSTRUCTIONS, *SHARES.values()])]
-        command += [sys.executable, "-m", "benchmarks.bounds.contribution_counters", "--launch", name, str(rows)]
-        subprocess.run(command, check=True)
-        lines = log.read_text(encoding="utf-8").splitlines()
-    units, *found = csv.DictReader(lines[next(n for n, line in enumerate(lines) if line.startswith('"ID"')) :])
-    kept = [TIME, INSTRUCTIONS, *SHARES.values()]
-    return [
-        {each: _number(row[each]) * (UNITS[units[each]] if each == TIME else 1) for each in kept if _known(row, each)}
-        for row in found
-    ]
-
-
-def _known(row: dict[str, str], name: str) -> bool:
-    return row.get(name, "n/a") not in ("", "n/a")
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
 def measure(name: str, rows: int) -> dict[str, Any]:
     """Return and print the time, the instructions and the shares of a batch."""
-    properties = torch.cuda.get_device_properties(0)
-    found = counters(name, rows)
-    time = sum(each[TIME] for each in found)
-    instructions = sum(each[INSTRUCTIONS] for each in found)
+    launching = ["-m", "benchmarks.bounds.contribution_counters", "--launch", name, str(rows)]
+    units, found = profiled(launching, [TIME, INSTRUCTIONS, *SHARES.values()])
+    times = [UNITS[units[TIME]] * parsed(each[TIME]) for each in found]
     shares = {
-        unit: sum(each[TIME] * each[metric] for each in found) / time / 100
+        unit: sum(time * parsed(each[metric]) for time, each in zip(times, found, strict=True)) / sum(times) / 100
         for unit, metric in SHARES.items()
-        if all(metric in each for each in found)
     }
-    issue = sum(each[TIME] * each[SHARES["issue"]] for each in found) / 100
     result = {
         "model": name,
         "title": CASES[name].title,
         "rows": rows,
         "kernels": len(found),
-        "time_us": float(f"{time:.4g}"),
-        "instructions_per_row": float(f"{instructions / rows:.4g}"),
-        "least_us": float(f"{issue:.4g}"),
-        "multiprocessors": properties.multi_processor_count,
+        "time_us": float(f"{sum(times):.4g}"),
+        "instructions_per_row": float(f"{sum(parsed(each[INSTRUCTIONS]) for each in found) / rows:.4g}"),
         "shares": {unit: float(f"{share:.3g}") for unit, share in shares.items()},
     }
     print(result, flush=True)

@@ -9,11 +9,7 @@ Small models of each family are compiled by what is installed here, counted, and
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import subprocess
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +28,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from benchmarks.bounds.architectures import counts
 from benchmarks.bounds.gpu_rates import GPUS, WARP
+from benchmarks.bounds.ncu import parsed, profiled
 from benchmarks.bounds.recording import Recorded, record
 from benchmarks.gpu.families import compiled, kernels
 from triton_regressors.kernels.plan.plan import Plan
@@ -102,31 +99,14 @@ def counted(models: Sequence[tuple[str, Plan]]) -> dict[str, dict[str, float]]:
 
 def measured(names: Iterable[str]) -> dict[str, dict[str, float]]:
     """Return the GPU's own counts of the kernels of these names."""
-    with tempfile.TemporaryDirectory() as directory:
-        log = Path(directory) / "ncu.csv"
-        command = [
-            "ncu",
-            "--profile-from-start",
-            "off",
-            "--clock-control",
-            "none",
-            "--csv",
-            "--page",
-            "raw",
-            "--log-file",
-            str(log),
-        ]
-        command += ["--metrics", ",".join([ISSUED, *METRICS.values()]), "--kernel-name", f"regex:^({'|'.join(names)})$"]
-        subprocess.run([*command, sys.executable, "-m", "benchmarks.bounds.hardware_counters", "--launch"], check=True)
-        lines = log.read_text(encoding="utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith('"ID"'))
+    chosen = ("--kernel-name", f"regex:^({'|'.join(names)})$")
+    launching = ["-m", "benchmarks.bounds.hardware_counters", "--launch"]
+    _, rows = profiled(launching, [ISSUED, *METRICS.values()], chosen)
     found: dict[str, Counter[str]] = {}
-    for row in csv.DictReader(lines[start:]):
-        if not row["ID"]:
-            continue  # the row of units
+    for row in rows:
         one = found.setdefault(row["Kernel Name"].split("(")[0], Counter())
         for name, metric in {"issued": ISSUED, **METRICS}.items():
-            one[name] += round(float(row[metric].replace(",", "")))
+            one[name] += round(parsed(row[metric]))
     print(json.dumps(found))
     return {name: dict(one) for name, one in found.items()}
 

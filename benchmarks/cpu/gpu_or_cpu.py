@@ -321,7 +321,7 @@ def run(directory: Path, families: Sequence[str], chosen: Sequence[str] = SIZES,
     engine = "triton" if torch.cuda.is_available() else "torch"
     names = {family: [f"{family}_{size}" for size in chosen] for family in families}
     print(f"Host to host on {device_name()}, engine {engine}", flush=True)
-    settings = {"quick": quick, "engine": engine, "busy_at_start": busy()}
+    settings = {"quick": quick, "engine": engine, "longest_s": LONGEST_S, "busy_at_start": busy()}
     with tempfile.TemporaryDirectory() as kept, contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(name, make)) for name, make in libraries(engine).items()]
         paths = make_cases([name for group in names.values() for name in group], max(sizes), Path(kept), engine)

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.bounds.contribution_counters import SHARES
 from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.gpu.contributions import ANSWERS, CONTRIBUTIONS, HOST, KERNELS
 
 EXPLAINED = ("contributions", "y", "y_without_the_option")
-UNITS = {
-    "issue": "issue",
-    "integers": "integers",
-    "float64": "float64",
-    "loads": "loads",
-    "l2": "L2 cache",
-    "memory": "memory",
-}
-"""The names of units in the counters, and in the table."""
-
 OURS = (f"{ANSWERS}, {HOST}", f"{CONTRIBUTIONS}, {HOST}", f"{ANSWERS}, {KERNELS}", f"{CONTRIBUTIONS}, {KERNELS}")
 
 
@@ -83,7 +74,7 @@ def counters_section(document: Document, where: str) -> str:
     rows = []
     for case in document["cases"]:
         busiest = max(case["shares"].values())
-        shares = [f"{case['shares'][unit]:.0%}" for unit in UNITS]
+        shares = [f"{case['shares'][unit]:.0%}" for unit in SHARES]
         at_most = f"{1e6 * case['rows'] / case['time_us'] / busiest:,.0f}"
         rows.append(
             [
@@ -95,13 +86,13 @@ def counters_section(document: Document, where: str) -> str:
                 at_most,
             ]
         )
-    header = ["model", "rows", "kernels, µs", "warps' instructions a row", *UNITS.values(), "rows/s at 100 %"]
+    header = ["model", "rows", "kernels, µs", "warps' instructions a row", *SHARES, "rows/s at 100 %"]
     intro = (
         "What bounds exact contributions, by the GPU's own counters: the share of its peak at which each unit works "
         "while the kernels run, and the rows a second at which the busiest one would reach its peak, more than which "
         "these instructions cannot give"
     )
-    return "\n\n".join([f"{intro}{note(document)}:", table(header, "l" + "r" * (5 + len(UNITS) - 1), rows)])
+    return "\n\n".join([f"{intro}{note(document)}:", table(header, "l" + "r" * (4 + len(SHARES)), rows)])
 
 
 def _over(model: Mapping[str, Any], key: str) -> str:

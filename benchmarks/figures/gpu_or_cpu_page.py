@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from benchmarks.cpu.gpu_or_cpu import LONGEST_S
 from benchmarks.cpu.libraries import ONNXRUNTIME, SCIKIT_LEARN
 from benchmarks.cpu.predict import fastest
 from benchmarks.figures.markdown import Document, microseconds, note, table
@@ -109,7 +110,8 @@ def page(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return docs/worth.md."""
     found = [document for _, document in documents(results)]
     sections = [section(name, document) for name, document in documents(results)] or [NOTHING]
-    title, introduction = INTRODUCTION.split("\n\nIt depends", 1)
+    longest = max((document["settings"].get("longest_s", 0.1) for document in found), default=LONGEST_S)
+    title, introduction = INTRODUCTION.replace("LONGEST", f"{longest}").split("\n\nIt depends", 1)
     answers = [linear(document) for document in found[:1]]
     return "\n\n".join([title, *filter(None, answers), f"It depends{introduction}", *sections, PRICES]) + "\n"
 
@@ -271,7 +273,7 @@ medians of warm calls. The GPU's include the search for NaN that an entry makes.
 on float32 rows, with the rows cut into a part for each core, and, where the figures have it, each way also without its
 search for NaN (`assume_finite`), and the fastest counts; onnxruntime has all cores, and the fastest graph that skl2onnx
 makes. A library whose answers differ from scikit-learn's float64 `predict` by more than
-0.01 standard deviations is not timed; where a call would take more than 0.1 s, larger batches are left out.
+0.01 standard deviations is not timed; where a call would take more than LONGEST s, larger batches are left out.
 
 What they do not say: a served request takes some 150 µs in the Triton server whatever the model, so that a millisecond
 saved is felt there and ten microseconds are not. And a GPU host that waits for requests costs what a busy one costs:
