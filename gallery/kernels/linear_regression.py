@@ -3,11 +3,12 @@
 Mathematics: pᵢ = Σⱼ xᵢⱼ wⱼ, loss L = Σᵢ (pᵢ + b − yᵢ)² / n; given dL, dpᵢ = 2 dL (pᵢ + b − yᵢ) / n, db = Σᵢ dpᵢ,
 dwⱼ = Σᵢ dpᵢ xᵢⱼ, dxᵢⱼ = dpᵢ wⱼ and dyᵢ = −dpᵢ. x [rows, columns], w [columns], b [], y and p [rows], L [].
 Lesson: an operator with a forward and a backward is all that training needs. torch passes dw and db to any of its
-optimisers, which know nothing about kernels. Product, bias, difference, square and mean are one kernel, and so are all
-gradients: x, which is nearly all of the bytes, is read once in each. Only p + b − y is kept for the gradients, a number
-for each row. The loss reduces n numbers to one in two stages, like all sums of the gallery: programs sum their rows, a
-second kernel sums the programs (`sums.py`). There are as many programs as run at once, and each goes on to further
-rows: were there more, the last ones would run alone at the end.
+optimisers, which know nothing about kernels. Product, bias, difference, square and mean are one kernel, which keeps
+only p + b − y for the gradients, a number for each row. x is nearly all of the bytes. The gradients have two kernels,
+as dx needs no x: one only reads, for dw and db, and the other only writes, dx and dy. Memory that turns from reading to
+writing and back is slower. The loss reduces n numbers to one in two stages, like all sums of the gallery: programs sum
+their rows, a second kernel sums the programs (`sums.py`). There are as many programs as run at once, and each goes on
+to further rows: were there more, the last ones would run alone at the end.
 In the product: `exporter/estimators/linear.py` exports the result of such training: w and b are all there is to serve.
 """
 
@@ -27,11 +28,12 @@ from gallery.kernels.sums import parts_for, sum_parts
 from gallery.kernels.weighted_sum import weighted_sum
 
 DTYPES = (*FLOATS, torch.float64)
-ELEMENTS, WIDEST, WARPS = 4096, 256, 8
-"""The elements of x that a program holds at once, the most columns of these, and its warps."""
+BYTES, WIDEST, WARPS = 16384, 256, 8
+"""The bytes of a tile of x, in the type of the sums, its most columns, and the warps of its program."""
 
-FORWARD_PROGRAMS, BACKWARD_PROGRAMS = 3, 4
-"""Programs for each multiprocessor, as many as run at once. None of these is tuned, as they set the order of sums."""
+PROGRAMS = 4
+"""Programs for each multiprocessor, as many as run at once in float32. Tiles and these set the order of sums, for which
+reason none of them is tuned."""
 
 
 def reference(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -40,10 +42,13 @@ def reference(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, y: torch.Tensor
 
 
 @triton.jit
-def loss_kernel(x, w, b, y, off, parts, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def loss_kernel(
+    x, w, b, y, off, parts, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE_BLOCK: tl.constexpr
+):
     """Write p + b − y of this program's rows, and the sum of their squares / n.
 
     x: [rows, columns], w: [columns], b: [], y: [rows], off: float32 or float64 [rows], parts: the like [programs].
+    ONE_BLOCK: it has all columns, so that the compiler leaves out the loop over blocks, and its registers.
     """
     COMPUTE: tl.constexpr = parts.dtype.element_ty
     bias = tl.load(b).to(COMPUTE)
@@ -52,7 +57,7 @@ def loss_kernel(x, w, b, y, off, parts, rows, columns, ROWS: tl.constexpr, BLOCK
         row = first + tl.arange(0, ROWS).to(tl.int64)
         target = tl.load(y + row, mask=row < rows, other=0.0).to(COMPUTE)
         sums = tl.zeros([ROWS, BLOCK], COMPUTE)
-        for start in tl.range(0, columns, BLOCK):
+        for start in tl.range(0, BLOCK if ONE_BLOCK else columns, BLOCK):
             column = start + tl.arange(0, BLOCK)
             inside = (row < rows)[:, None] & (column < columns)[None, :]
             value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0).to(COMPUTE)
@@ -65,42 +70,40 @@ def loss_kernel(x, w, b, y, off, parts, rows, columns, ROWS: tl.constexpr, BLOCK
 
 
 @triton.jit
-def loss_backward_kernel(
-    gradient,  # [], of the loss
-    x,  # [rows, columns]
-    w,  # [columns]
-    off,  # as above
-    dx,  # [rows, columns]
-    dy,  # [rows]
-    dw_parts,  # as off [programs, columns]
-    db_parts,  # [programs, 1]
-    rows,
-    columns,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    AHEAD: tl.constexpr,
-):
-    """Write one block of columns of dx of this program's rows, and their contributions to dw, and dy and that to db."""
+def dw_kernel(gradient, x, off, dw_parts, db_parts, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Write the contributions of this program's rows to one block of columns of dw, and to db.
+
+    gradient: [], of the loss, x: [rows, columns], off: [rows], dw_parts: as off [programs, columns], db_parts: the like
+    [programs, 1].
+    """
     COMPUTE: tl.constexpr = off.dtype.element_ty
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    weight = tl.load(w + column, mask=column < columns, other=0.0).to(COMPUTE)
     factor = 2 * tl.load(gradient).to(COMPUTE) / rows
-    first_block = tl.program_id(0) == 0
     dw = tl.zeros([ROWS, BLOCK], COMPUTE)
     db = tl.zeros([ROWS], COMPUTE)
-    for first in tl.range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS, num_stages=AHEAD):
+    for first in tl.range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS):
         row = first + tl.arange(0, ROWS).to(tl.int64)
         inside = (row < rows)[:, None] & (column < columns)[None, :]
-        at = row[:, None] * columns + column[None, :]
-        value = tl.load(x + at, mask=inside, other=0.0).to(COMPUTE)
+        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0).to(COMPUTE)
         dp = factor * tl.load(off + row, mask=row < rows, other=0.0)
-        tl.store(dx + at, (dp[:, None] * weight[None, :]).to(dx.dtype.element_ty), mask=inside)
-        tl.store(dy + row, (-dp).to(dy.dtype.element_ty), mask=(row < rows) & first_block)
         dw += dp[:, None] * value
         db += dp
     own = dw_parts + tl.program_id(1).to(tl.int64) * columns
     tl.store(own + column, tl.sum(dw, axis=0), mask=column < columns)
-    tl.store(db_parts + tl.program_id(1), tl.sum(db), mask=first_block)
+    tl.store(db_parts + tl.program_id(1), tl.sum(db), mask=tl.program_id(0) == 0)
+
+
+@triton.jit
+def dx_kernel(gradient, w, off, dx, dy, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Write one tile of dx, and dy of its rows; dx: [rows, columns], dy: [rows], the others as above."""
+    COMPUTE: tl.constexpr = off.dtype.element_ty
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    weight = tl.load(w + column, mask=column < columns, other=0.0).to(COMPUTE)
+    dp = 2 * tl.load(gradient).to(COMPUTE) / rows * tl.load(off + row, mask=row < rows, other=0.0)
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    tl.store(dx + row[:, None] * columns + column[None, :], (dp[:, None] * weight).to(dx.dtype.element_ty), mask=inside)
+    tl.store(dy + row, (-dp).to(dy.dtype.element_ty), mask=(row < rows) & (tl.program_id(1) == 0))
 
 
 @torch.library.custom_op("gallery::squared_loss", mutates_args=())
@@ -118,10 +121,13 @@ def squared_loss(
     demand_shape("y", y, len(x))
     x, w, y = x.contiguous(), w.contiguous(), y.contiguous()
     off = torch.empty_like(y, dtype=torch.promote_types(y.dtype, torch.float32))
-    height, width = tile(x.shape[1])
-    parts = off.new_empty(parts_for(x, triton.cdiv(len(x), height), FORWARD_PROGRAMS), 1)
+    height, width = tile(off, x.shape[1])
+    parts = off.new_empty(parts_for(x, triton.cdiv(len(x), height), PROGRAMS), 1)
     if len(x):
-        loss_kernel[(len(parts),)](x, w, b, y, off, parts, *x.shape, ROWS=height, BLOCK=width, num_warps=WARPS)
+        one = x.shape[1] <= width
+        loss_kernel[(len(parts),)](
+            x, w, b, y, off, parts, *x.shape, ROWS=height, BLOCK=width, ONE_BLOCK=one, num_warps=WARPS
+        )
     return sum_parts(parts, x.dtype).view(()), off
 
 
@@ -131,22 +137,22 @@ def squared_loss_backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return dx [rows, columns], dw [columns], db [] and dy [rows] of dL [], x, w and p + b − y."""
     x, w = x.contiguous(), w.contiguous()
-    (rows, columns), (height, width) = x.shape, tile(x.shape[1])
+    (rows, columns), (height, width) = x.shape, tile(off, x.shape[1])
     dx, dy = torch.empty_like(x), x.new_empty(rows)
-    blocks = max(triton.cdiv(columns, width), 1)
-    programs = triton.cdiv(parts_for(x, blocks * triton.cdiv(rows, height), BACKWARD_PROGRAMS), blocks)
+    blocks, tiles = max(triton.cdiv(columns, width), 1), triton.cdiv(rows, height)
+    programs = triton.cdiv(parts_for(x, blocks * tiles, PROGRAMS), blocks)
     dw, db = off.new_empty(programs, columns), off.new_empty(programs, 1)
     if rows:
-        loss_backward_kernel[(blocks, programs)](
-            gradient, x, w, off, dx, dy, dw, db, rows, columns, ROWS=height, BLOCK=width, AHEAD=2, num_warps=WARPS
-        )
+        shape: dict[str, Any] = {"ROWS": height, "BLOCK": width, "num_warps": WARPS}
+        dw_kernel[(blocks, programs)](gradient, x, off, dw, db, rows, columns, **shape)
+        dx_kernel[(tiles, blocks)](gradient, w, off, dx, dy, rows, columns, **shape)
     return dx, sum_parts(dw, x.dtype), sum_parts(db, x.dtype).view(()), dy
 
 
-def tile(columns: int) -> tuple[int, int]:
-    """Return the rows and columns that a program holds at once."""
+def tile(sums: torch.Tensor, columns: int) -> tuple[int, int]:
+    """Return the rows and columns that a program holds at once, in the type of these sums."""
     width = min(triton.next_power_of_2(max(columns, 1)), WIDEST)
-    return ELEMENTS // width, width
+    return BYTES // sums.element_size() // width, width
 
 
 @squared_loss.register_fake

@@ -20,6 +20,7 @@ from gallery.arguments import demand_alike, demand_shape
 from gallery.dots import dot
 from gallery.kernels import attention_hopper
 from gallery.levels.extension import library
+from gallery.levels.operator import operator
 from gallery.tuning import Choice, tuned
 
 SIZES = (16, 32, 64, 128)
@@ -117,7 +118,7 @@ def attention_kernel(
     tl.store(into, (out / total[:, None]).to(y.dtype.element_ty), mask=(query < tokens)[:, None])
 
 
-@torch.library.custom_op("gallery::level_attention", mutates_args=())
+@operator("gallery::level_attention")
 def in_triton_language(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True) -> torch.Tensor:
     """Return Y, whose heads of a token lie side by side; `size` is 16, 32, 64 or 128.
 

@@ -15,6 +15,7 @@ import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
 from gallery.levels.extension import library
+from gallery.levels.operator import operator
 from gallery.tuning import Choice, tuned
 
 CHOICES = (
@@ -81,7 +82,7 @@ def layer_norm_gelu_kernel(
     tl.store(y + row * width + column, result.to(y.dtype.element_ty), mask=inside)
 
 
-@torch.library.custom_op("gallery::level_layer_norm", mutates_args=())
+@operator("gallery::level_layer_norm")
 def in_triton_language(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, gelu: bool = True, epsilon: float = 1e-5
 ) -> torch.Tensor:

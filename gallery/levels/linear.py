@@ -26,6 +26,7 @@ from gallery.kernels.matmul import (
 )
 from gallery.levels.extension import library
 from gallery.levels.layer_norm import gelu_of
+from gallery.levels.operator import operator
 from gallery.tuning import tuned
 
 CUDA_MULTIPLE = 8
@@ -126,7 +127,7 @@ def descriptor_linear_kernel(
         y_boxes.store([row, column + HALF], finished(right, bias, residual, m, n + HALF, M, N, GELU, RESIDUAL))
 
 
-@torch.library.custom_op("gallery::level_linear", mutates_args=())
+@operator("gallery::level_linear")
 def in_triton_language(
     x: torch.Tensor,
     weight: torch.Tensor,

@@ -17,6 +17,7 @@ import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
 from gallery.levels.extension import library
+from gallery.levels.operator import operator
 from gallery.tuning import Choice, tuned
 
 CHOICES = (
@@ -75,7 +76,7 @@ def messages_kernel(
     tl.store(y + node * width + column, tl.sum(total, axis=0).to(y.dtype.element_ty), mask=column < width)
 
 
-@torch.library.custom_op("gallery::level_messages", mutates_args=())
+@operator("gallery::level_messages")
 def in_triton_language(
     x: torch.Tensor, offsets: torch.Tensor, sources: torch.Tensor, weights: torch.Tensor
 ) -> torch.Tensor:

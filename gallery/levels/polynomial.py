@@ -18,6 +18,7 @@ import triton.language as tl
 from gallery.arguments import demand_alike, demand_shape
 from gallery.descriptors import multiprocessors
 from gallery.levels.extension import library
+from gallery.levels.operator import operator
 from gallery.tuning import Choice, tuned
 
 MOST_FEATURES = 64
@@ -74,7 +75,7 @@ def polynomial_kernel(
         tl.store(y + row, tl.sum(z * inner, axis=1) + b, mask=row < rows)
 
 
-@torch.library.custom_op("gallery::level_polynomial", mutates_args=())
+@operator("gallery::level_polynomial")
 def in_triton_language(
     x: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor, coefficients: torch.Tensor, intercept: torch.Tensor
 ) -> torch.Tensor:

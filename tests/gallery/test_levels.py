@@ -11,6 +11,7 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gallery.errors import GalleryError
 from gallery.levels import attention, extension, layer_norm, linear, messages, page, plots, polynomial, text
@@ -145,7 +146,47 @@ def test_scripted_models_are_scripted() -> None:
 @pytest.mark.parametrize(("operation", "drawn", "size"), OF_OPERATIONS[1::4])
 def test_torch_accepts_the_operators(operation, drawn, size, device: torch.device) -> None:
     given = [each.to(device) if isinstance(each, torch.Tensor) else each for each in drawn(*size, torch.float32)]
-    torch.library.opcheck(operation.in_triton_language, given, test_utils=("test_schema", "test_faketensor"))
+    registered = operation.in_triton_language.registered
+    torch.library.opcheck(registered, given, test_utils=("test_schema", "test_faketensor"))
+
+
+class Dispatched(TorchDispatchMode):
+    """Keeps the names of the gallery's operators that torch dispatches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        if function.namespace == "gallery":
+            self.names.append(function.name())
+        return function(*arguments, **(named or {}))
+
+
+@pytest.mark.parametrize(("operation", "drawn", "size"), OF_OPERATIONS[1::4])
+def test_a_call_without_gradients_skips_torchs_dispatcher(operation, drawn, size, device: torch.device) -> None:
+    given = [each.to(device) if isinstance(each, torch.Tensor) else each for each in drawn(*size, torch.float32)]
+    with torch.enable_grad(), Dispatched() as with_gradients:
+        expected = operation.in_triton_language(*given)
+    with Dispatched() as without:
+        found = operation.in_triton_language(*given)
+    assert with_gradients.names == [f"gallery::level_{operation.__name__.rpartition('.')[2]}"]
+    assert without.names == []
+    assert torch.equal(found, expected)
+
+
+def test_a_compiled_graph_has_the_operator(device: torch.device) -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def kept(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    given = [each.to(device) for each in draw_layer_norm(8, torch.float32)[:3]]
+    compiled = torch.compile(lambda *given: layer_norm.in_triton_language(*given), backend=kept, fullgraph=True)
+    assert torch.equal(compiled(*given), layer_norm.in_triton_language(*given))
+    (graph,) = graphs
+    assert "gallery.level_layer_norm" in graph.code
 
 
 def test_messages_are_sums_over_the_edges_into_a_node(device: torch.device) -> None:
