@@ -4,9 +4,9 @@ Mathematics: yᵢⱼ = exp(xᵢⱼ − mᵢ) / Σₖ exp(xᵢₖ − mᵢ) with 
 Any mᵢ gives the same yᵢⱼ; with the largest no exponential overflows, and one at least is 1. The gradient of x is
 yᵢⱼ·(gᵢⱼ − Σₖ gᵢₖ·yᵢₖ) for a gradient g of y.
 Lesson: torch's five operations (maximum, difference, exponential, sum, quotient) go through the memory five
-times; in one kernel a row is read once and written once. A program that has a multiprocessor to itself lets the next
-row arrive in shared memory while this one is computed and written. A row too long for the registers is read twice:
-first, block by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′
+times; in one kernel a row is read once and written once. Every row has a program of its own, however long it is: one
+begins to read while another's writes are still under way. A row too long for the registers is read twice: first, block
+by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′
 only rescales the sum, s·exp(m − m′), so no third reading is needed. Attention does the same.
 Bound: a row that is read twice moves three numbers where a copy moves two: 2/3 of a copy's rate, and 3/5 for the
 gradient, which reads y and g twice and writes d once. The second reading begins at the row's end, whose blocks the
@@ -24,13 +24,12 @@ import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
-from gallery.descriptors import multiprocessors
 from gallery.exhibit import Exhibit, Size
 from gallery.tuning import Choice, chosen, tuned
 
-SHORT, LONGEST = 16_384, 32_768
-"""The columns of rows of which a multiprocessor holds several, and of a row that it holds; longer rows are read in
-blocks. The gradient of the longest needs a few registers more than there are, whose numbers stay in the nearest cache.
+LONGEST = 32_768
+"""The columns of the longest row whose numbers a multiprocessor's registers hold; longer ones are read in blocks. The
+gradient of the longest needs a few registers more than there are, whose numbers stay in the nearest cache.
 """
 
 ROW_CHOICES = (
@@ -39,11 +38,6 @@ ROW_CHOICES = (
     Choice("more threads", "rows of some thousands, in few registers of each thread", {"ELEMENTS": 4096}, 8),
     Choice("many threads", "long rows, in few registers of each thread", {"ELEMENTS": 16384}, 16),
     Choice("all threads", "the longest rows, in the registers of a whole multiprocessor", {"ELEMENTS": 32768}, 32),
-)
-AHEAD_CHOICES = (
-    Choice("all threads", "few registers of each thread", {"AHEAD": 2}, 32),
-    Choice("half the threads", "fewer threads have to meet for the sums of a row", {"AHEAD": 2}, 16),
-    Choice("no row ahead", "fits GPUs whose shared memory holds no row", {"AHEAD": 1}, 32),
 )
 BLOCK_CHOICES = (
     Choice("short blocks", "more programs fit on a multiprocessor", {"BLOCK": 4096}, 8),
@@ -69,20 +63,6 @@ def row_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, ELEMENTS: t
     value = tl.load(x + there * x_stride + j, mask=j < columns, other=float("-inf")).to(tl.float32)
     above = tl.exp(value - tl.max(value, 1)[:, None])
     tl.store(y + i * columns + j, above / tl.sum(above, 1)[:, None], mask=inside)
-
-
-@tuned(AHEAD_CHOICES, key=["rows", "columns"])
-@triton.jit
-def ahead_kernel(x, y, rows, columns, x_stride, COLUMNS: tl.constexpr, AHEAD: tl.constexpr):
-    """Write every row of y whose number is this program's, plus a multiple of the number of programs; as above.
-
-    The next row arrives in shared memory while this one is computed and written.
-    """
-    j = tl.arange(0, COLUMNS)
-    for row in tl.range(tl.program_id(0).to(tl.int64), rows, tl.num_programs(0), num_stages=AHEAD):
-        value = tl.load(x + row * x_stride + j, mask=j < columns, other=float("-inf")).to(tl.float32)
-        above = tl.exp(value - tl.max(value, 0))
-        tl.store(y + row * columns + j, above / tl.sum(above, 0), mask=j < columns)
 
 
 @tuned(BLOCK_CHOICES, key=["rows", "columns"])
@@ -160,11 +140,8 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
         return y
     x = x.reshape(-1, columns)
     x = x if columns == 1 or x.stride(1) == 1 else x.contiguous()
-    if columns <= SHORT:
+    if columns <= LONGEST:
         row_kernel[_rows_grid(*x.shape)](x, y, *x.shape, x.stride(0), COLUMNS=triton.next_power_of_2(columns))
-    elif columns <= LONGEST:
-        programs = min(len(x), multiprocessors(x.device))
-        ahead_kernel[(programs,)](x, y, *x.shape, x.stride(0), COLUMNS=triton.next_power_of_2(columns))
     else:
         online_kernel[(len(x),)](x, y, *x.shape, x.stride(0))
     return y
@@ -230,13 +207,13 @@ EXHIBIT = Exhibit(
     ways={"softmax": softmax},
     peers={"torch": lambda x: torch.softmax(x, -1)},
     sample=sample,
-    sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (37, 50), (2, 3, 1000), (3, SHORT + 5), (2, LONGEST + 1003)],
+    sizes=[(0, 3), (3, 0), (1, 1), (3, 5), (37, 50), (2, 3, 1000), (3, 16_384 + 5), (2, LONGEST + 1003)],
     curve=[(2**28 // 2**k, 2**k) for k in range(6, 19)],
     lengths="rows x columns, or more lengths before the columns",
     tolerances={torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2},
     traffic=lambda x: 2 * x.numel() * x.element_size(),
     differentiable=True,
     backward_traffic=lambda x: 3 * x.numel() * x.element_size(),
-    chosen=lambda: chosen(row_kernel, ahead_kernel, online_kernel, row_backward_kernel, block_backward_kernel),
+    chosen=lambda: chosen(row_kernel, online_kernel, row_backward_kernel, block_backward_kernel),
     axis=("columns", lambda size: size[-1]),
 )
