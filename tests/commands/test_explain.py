@@ -111,7 +111,7 @@ def test_a_terminal_gets_columns_by_size_and_means_of_many_rows(server: TritonSe
     by_mean = [HOMES.columns[place] for place in np.argsort(-sizes, kind="stable")]
     assert re.findall(r"^  (\w+) ", means, re.MULTILINE) == by_mean
     assert f"{sizes.max():.4g}" in means
-    assert "against 30 background rows; with the base, which is last, they add up to what stands before exp" in shown
+    assert "against 30 background rows; with the base, which is the mean over these rows, they add up to what" in shown
     assert re.search(r"^  unused  +0 +│$", row, re.MULTILINE)  # the command sends no cells of it
     assert explain(server, "homes", file, "--rows", 3).count("\nrow ") == 2
 
