@@ -74,7 +74,7 @@ def beeswarm(target: Target) -> str:
         looks, middle = _looks(numbers[:, column]), HEAD + LINE * (place + 0.5)
         for x, y, look in zip(xs, _stacked(xs), looks, strict=True):
             drawn.append(f'<circle cx="{x:.1f}" cy="{middle + y:.1f}" r="{RADIUS}" {look}/>')
-    return _svg(drawn, len(order) + 2, f"contributions to {target.name} of {len(rows):,} rows")
+    return _svg(drawn, len(order) + 2, f"contributions to {target.explained} of {len(rows):,} rows")
 
 
 def bars(target: Target) -> str:
@@ -87,7 +87,7 @@ def bars(target: Target) -> str:
         if alone:
             drawn.append(f'<rect x="{LEFT}" y="{top}" width="{width:.1f}" height="{LINE - 8}" rx="2" fill="{DOWN}"/>')
         drawn += [_line_name(place, name), _text(LEFT + width + 6, place, shown_number(value))]
-    return _svg(drawn, len(means), f"mean size of the contributions to {target.name}")
+    return _svg(drawn, len(means), f"mean size of the contributions to {target.explained}")
 
 
 class _Scale:

@@ -35,6 +35,11 @@ class Target:
     links: tuple[str, ...]
     errors: np.ndarray | None = None
 
+    @property
+    def explained(self) -> str:
+        """What the contributions add up to: "y", or "y before exp"."""
+        return f"{self.name} before {self.links[0]}" if self.links else self.name
+
     def parts(self, row: int, most: int) -> Iterator[tuple[str, str, float, str]]:
         """Yield name, cell, contribution and its error in words of a row's columns, by size.
 

@@ -29,7 +29,7 @@ def mean_lines(target: Target, most: int = MOST) -> list[str]:
     means = list(target.means(most))
     largest = max((value for _, value, alone in means if alone), default=0.0)
     bars = [UP * round(2 * HALF * value / largest) if largest and alone else "" for _, value, alone in means]
-    heading = f"mean |contribution| to {target.name} over {len(target.values):,} rows"
+    heading = f"mean |contribution| to {target.explained} over {len(target.values):,} rows"
     return ["", heading, *_aligned([(name, shown_number(value)) for name, value, _ in means], bars)]
 
 

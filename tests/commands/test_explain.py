@@ -104,7 +104,7 @@ def test_a_terminal_gets_columns_by_size_and_means_of_many_rows(server: TritonSe
         found = client.explain("homes", HOMES)
     (first,) = re.findall(r"^row 0: y = exp\(.*\) = (.*)$", shown, re.MULTILINE)
     assert first == f"{found.predictions[0]:.4g}"
-    row, _, means = shown.partition("mean |contribution| to y over 60 rows")
+    row, _, means = shown.partition("mean |contribution| to y before exp over 60 rows")
     order = [HOMES.columns[place] for place in np.argsort(-np.abs(found.values[0]), kind="stable")]
     assert re.findall(r"^  (\w+) ", row, re.MULTILINE) == [*order, "base"]
     sizes = np.abs(found.values).mean(axis=0)

@@ -181,7 +181,7 @@ def test_text_has_bars_on_two_sides(target: Target) -> None:
         "  base                                      10",
     ]
     assert mean_lines(target)[1:3] == [
-        "mean |contribution| to y over 2 rows",
+        "mean |contribution| to y before exp over 2 rows",
         f"  city                          4.5  {'█' * 32}",
     ]
 
