@@ -351,7 +351,7 @@ def _columns_cell(tensor: Input) -> str:
 
 
 def _details(summary: str, content: str) -> str:
-    return f'<details><summary style="cursor: pointer">{summary}</summary>{content}</details>'
+    return f'<details><summary style="cursor: pointer; display: list-item">{summary}</summary>{content}</details>'
 
 
 def _paragraph(content: str) -> str:
