@@ -16,7 +16,7 @@ import numpy as np
 
 import triton_regressors as tr
 from docs.examples import ROOT, blocks
-from triton_regressors.clients.contributions.drawing import bars, beeswarm, waterfall
+from triton_regressors.clients.contributions.drawing import LARGE, bars, beeswarm, waterfall
 from triton_regressors.clients.contributions.target import Target
 
 PAGE, FOLDER = ROOT / "docs/contributions.md", ROOT / "docs/images/contributions"
@@ -48,11 +48,12 @@ def explained(page: str) -> Target:
 
 def card(chart: str) -> str:
     """Return a chart as a file: on paper of its own, since a picture in a page does not know the page's colours."""
-    match = re.search(r'viewBox="(\d+) 0 (\d+) (\d+)"', chart)
+    match = re.search(r'viewBox="-?\d+ 0 (\d+) (\d+)" style="[^"]*"', chart)
     assert match is not None
-    width, height = int(match[2]), int(match[3])
+    width, height = (round(LARGE * int(size)) for size in match.groups())
     whole, high = width + 2 * MARGIN, height + 2 * MARGIN
-    placed = chart.replace("<svg ", f'<svg x="{MARGIN}" y="{MARGIN}" width="{width}" height="{height}" ', 1)
+    placed = chart.replace(match[0], match[0].partition(" style")[0], 1)
+    placed = placed.replace("<svg ", f'<svg x="{MARGIN}" y="{MARGIN}" width="{width}" height="{height}" ', 1)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{high}" viewBox="0 0 {whole} {high}" '
         f'color="{INK}"><rect x=".5" y=".5" width="{whole - 1}" height="{high - 1}" rx="10" fill="{PAPER}" '

@@ -34,6 +34,8 @@ def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, 
     kind = "gpu_bytes" if fleets[0]["memory"][ONE]["gpu_bytes"] else "rss_bytes"
     for name, (label, colour, style) in LINES.items():
         there = [found for found in fleets if name in found["memory"]]
+        if not there:
+            continue  # an empty line would stand in the legend
         counts = [found["members"] for found in there]
         points = [next(point for point in found["points"] if point["clients"] == CLIENTS) for found in there]
         if name == ONE:
@@ -66,7 +68,8 @@ def _finish(axis: Any, members: Sequence[int], title: str, scale: str) -> None:
     axis.set_xscale("log")
     axis.set_yscale(scale)
     if scale == "linear":
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.08 * axis.dataLim.ymax)
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axis.set_xticks(members)
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axis.tick_params(labelsize=7)

@@ -84,7 +84,9 @@ def draw_model(axis: Any, model: Mapping[str, Any]) -> None:
             axis.axvline(size, color=COLOURS[engine], linestyle=":", linewidth=1.2)
             word = "faster than scikit-learn at every size" if size == points[0]["rows"] else f"from {size:,} rows"
             at = 0.97 - 0.08 * ENGINES.index(engine)
-            axis.text(0.03, at, f"{engine}: {word}", transform=axis.transAxes, va="top", fontsize=7)
+            paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+            words = f"{engine}: {word}"
+            axis.text(0.06, at, words, transform=axis.transAxes, va="top", fontsize=7, bbox=paper)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     low, high = axis.get_ylim()
@@ -98,7 +100,9 @@ def draw_model(axis: Any, model: Mapping[str, Any]) -> None:
 def draw_kernels(document: Mapping[str, Any], path: Path) -> None:
     """Draw the share of copy bandwidth that each case reached, ours and the fastest of torch."""
     cases = document["cases"]
-    figure, axis = plt.subplots(figsize=(8, 0.5 * len(cases) + 1.2))
+    figure, axis = plt.subplots(figsize=(8, 0.5 * len(cases) + 1.4))
+    axis.axvline(1, color="black", linewidth=0.8, zorder=0)
+    largest, paper = 1.0, {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     for offset, ours, colour, label in (
         (-0.2, True, COLOURS["triton"], OURS),
         (0.2, False, COLOURS[SCIKIT_LEARN], "fastest of torch"),
@@ -107,13 +111,14 @@ def draw_kernels(document: Mapping[str, Any], path: Path) -> None:
         places = [number + offset for number in range(len(cases))]
         axis.barh(places, shares, height=0.38, color=colour, label=label)
         for place, share in zip(places, shares, strict=True):
-            axis.text(share + 0.005, place, f"{share:.0%}", va="center", fontsize=7)
+            axis.text(share + 0.008, place, f"{share:.0%}", va="center", fontsize=7, bbox=paper)
+        largest = max(largest, *shares)
+    axis.set_xlim(0, largest + 0.12)  # room for the words behind the longest bar
     axis.set_yticks(range(len(cases)), [case["title"] for case in cases], fontsize=8)
     axis.invert_yaxis()
-    axis.axvline(1, color="black", linewidth=0.8)
     axis.set_xlabel("share of the bandwidth of a copy of memory in the same run")
     axis.set_title(f"Kernels alone on {document['environment']['device']}")
-    axis.legend(loc="lower right", frameon=False)
-    figure.tight_layout()
+    figure.legend(loc="lower center", ncols=2, frameon=False)
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
     figure.savefig(path, dpi=110, metadata=METADATA)
     plt.close(figure)

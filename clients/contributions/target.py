@@ -12,6 +12,8 @@ from triton_regressors.contribution_game import called
 
 CELL = 20
 """The number of characters of a cell that are shown."""
+_WHOLE = 999.5, 1e9
+"""The sizes from which and below which numbers are whole: digits after the point add nothing, an exponent hides all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,11 @@ class Target:
     links: tuple[str, ...]
     errors: np.ndarray | None = None
 
+    @property
+    def explained(self) -> str:
+        """What the contributions add up to: "y", or "y before exp"."""
+        return f"{self.name} before {self.links[0]}" if self.links else self.name
+
     def parts(self, row: int, most: int) -> Iterator[tuple[str, str, float, str]]:
         """Yield name, cell, contribution and its error in words of a row's columns, by size.
 
@@ -47,15 +54,18 @@ class Target:
             rest = order[len(shown) :]
             yield f"{len(rest):,} other columns", "", float(self.values[row, rest].sum(dtype=np.float64)), ""
 
-    def means(self, most: int) -> Iterator[tuple[str, float]]:
-        """Yield each column's name and the mean size of its contributions, by size; the rest is one sum of means."""
+    def means(self, most: int) -> Iterator[tuple[str, float, bool]]:
+        """Yield each column's name and the mean size of its contributions, by size, and whether it is one column's.
+
+        The means of the columns beyond `most` lines are one sum, which must not be compared with those of one column.
+        """
         means = np.abs(self.values).mean(axis=0, dtype=np.float64)
         order = np.argsort(-means, kind="stable")
         shown = order if len(order) <= most else order[: most - 1]
         for column in shown:
-            yield self.columns[column], float(means[column])
+            yield self.columns[column], float(means[column]), True
         if len(shown) < len(order):
-            yield f"{len(order) - len(shown):,} other columns", float(means[order[len(shown) :]].sum())
+            yield f"sum of {len(order) - len(shown):,} others", float(means[order[len(shown) :]].sum()), False
 
     def total(self, row: int) -> float:
         """Return a row's base and contributions added up in float64."""
@@ -69,12 +79,15 @@ class Target:
 
 def shown_number(value: float) -> str:
     """Return a number in few digits, with a minus sign that is as wide as a plus."""
-    return f"{value:.4g}".replace("-", "−")
+    return (f"{value:,.0f}" if _WHOLE[0] <= abs(value) < _WHOLE[1] else f"{value:.4g}").replace("-", "−")
 
 
 def signed(value: float) -> str:
-    """Return a number in few digits and with its sign."""
-    return f"{value:+.3g}".replace("-", "−") if value else "0"
+    """Return a number in three digits, or whole, and with its sign."""
+    if not value:
+        return "0"
+    text = f"{value:+,.0f}" if _WHOLE[0] <= abs(value) < _WHOLE[1] else f"{value:+#.3g}".removesuffix(".")
+    return text.replace("-", "−")
 
 
 def plain(text: str) -> str:
@@ -82,15 +95,24 @@ def plain(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text of up to `most` characters: beginning and end of a longer one, as names differ in either."""
+    end = (most - 1) // 3
+    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
+
+
 def shown_cell(cell: Any) -> str:
-    """Return a cell in few characters, "" for one that the rows do not have."""
+    """Return a cell in few characters, "" for one that the rows do not have.
+
+    A large number is whole and has no commas, as it may be a year or an id.
+    """
     if cell is None:
         return ""
     if missing(cell):
         return "missing"
-    text = f"{cell:.4g}" if isinstance(cell, (float, np.floating)) else str(cell)
-    text = plain(text.removesuffix(" 00:00:00"))
-    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+    if isinstance(cell, (float, np.floating)):
+        return (f"{cell:.0f}" if _WHOLE[0] <= abs(cell) < _WHOLE[1] else f"{cell:.4g}").replace("-", "−")
+    return cut(plain(str(cell).removesuffix(" 00:00:00")), CELL)
 
 
 def cell_numbers(cells: np.ndarray) -> np.ndarray:

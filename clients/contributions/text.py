@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triton_regressors.clients.contributions.target import Target, shown_number, signed
+from triton_regressors.clients.contributions.target import Target, cut, shown_number, signed
 
 MOST = 15
 """The lines for columns; those beyond are one sum."""
@@ -27,10 +27,10 @@ def row_lines(target: Target, row: int, most: int = MOST) -> list[str]:
 def mean_lines(target: Target, most: int = MOST) -> list[str]:
     """Return the lines of many rows: the mean size of each column's contributions."""
     means = list(target.means(most))
-    largest = max((value for _, value in means), default=0.0)
-    bars = [UP * round(2 * HALF * value / largest) if largest else "" for _, value in means]
-    heading = f"mean |contribution| to {target.name} over {len(target.values):,} rows"
-    return ["", heading, *_aligned([(name, shown_number(value)) for name, value in means], bars)]
+    largest = max((value for _, value, alone in means if alone), default=0.0)
+    bars = [UP * round(2 * HALF * value / largest) if largest and alone else "" for _, value, alone in means]
+    heading = f"mean |contribution| to {target.explained} over {len(target.values):,} rows"
+    return ["", heading, *_aligned([(name, shown_number(value)) for name, value, _ in means], bars)]
 
 
 def _bars(values: Sequence[float]) -> list[str]:
@@ -46,7 +46,7 @@ def _bars(values: Sequence[float]) -> list[str]:
 
 def _aligned(rows: Sequence[tuple[str, ...]], bars: Sequence[str]) -> list[str]:
     """Return lines of cells in columns: the first to the left, numbers to the right, then the bars."""
-    short = [(name if len(name) <= NAME else f"{name[: NAME - 1]}…", *rest) for name, *rest in rows]
+    short = [(cut(name, NAME), *rest) for name, *rest in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     lines = []
     for (name, *rest), bar in zip(short, bars, strict=True):

@@ -84,16 +84,20 @@ class Game:
 
 def meaning(game: str, rows: int, links: tuple[str, ...], permutations: int = 0) -> str:
     """Return the meaning of the contributions of a game, in a sentence: which game, against what, and their sum."""
-    against = {
-        PATH: "in the path game, where the branches of a tree weigh as much as the training rows that took them",
-        BACKGROUND: f"against {rows:,} background row{'s' * (rows != 1)}",
-    }.get(game, f"in the game {game!r}")
+    against, mean = {
+        PATH: (
+            "in the path game, where the branches of a tree weigh as much as the training rows that took them",
+            ", which is the mean by these weights,",
+        ),
+        BACKGROUND: (
+            f"against {rows:,} background row{'s' * (rows != 1)}",
+            ", which is the mean over these rows," if rows != 1 else ", which is that row's,",
+        ),
+    }.get(game, (f"in the game {game!r}", ""))
     whole = f"what stands before {links[0]}, and y = {called('the sum', links)}" if links else "the answer"
     if permutations:
         against += f", estimated from {permutations:,} orders of the columns with the standard errors in '{ERROR}'"
-    return (
-        f"Shapley values of the columns of the table {against}; with the base, which is last, they add up to {whole}."
-    )
+    return f"Shapley values of the columns of the table {against}; with the base{mean} they add up to {whole}."
 
 
 def lacking(model: str) -> str:

@@ -104,14 +104,14 @@ def test_a_terminal_gets_columns_by_size_and_means_of_many_rows(server: TritonSe
         found = client.explain("homes", HOMES)
     (first,) = re.findall(r"^row 0: y = exp\(.*\) = (.*)$", shown, re.MULTILINE)
     assert first == f"{found.predictions[0]:.4g}"
-    row, _, means = shown.partition("mean |contribution| to y over 60 rows")
+    row, _, means = shown.partition("mean |contribution| to y before exp over 60 rows")
     order = [HOMES.columns[place] for place in np.argsort(-np.abs(found.values[0]), kind="stable")]
     assert re.findall(r"^  (\w+) ", row, re.MULTILINE) == [*order, "base"]
     sizes = np.abs(found.values).mean(axis=0)
     by_mean = [HOMES.columns[place] for place in np.argsort(-sizes, kind="stable")]
     assert re.findall(r"^  (\w+) ", means, re.MULTILINE) == by_mean
     assert f"{sizes.max():.4g}" in means
-    assert "against 30 background rows; with the base, which is last, they add up to what stands before exp" in shown
+    assert "against 30 background rows; with the base, which is the mean over these rows, they add up to what" in shown
     assert re.search(r"^  unused  +0 +│$", row, re.MULTILINE)  # the command sends no cells of it
     assert explain(server, "homes", file, "--rows", 3).count("\nrow ") == 2
 

@@ -72,5 +72,5 @@ def explain(
     text.append(f"\n\n{found.meaning}", "dim")
     Console().print(text, soft_wrap=True)
     if html is not None and len(found):
-        write_page(html, found.model, found.version, found.meaning, found.targets())
+        write_page(html, found.model, found.version, found.meaning, found.targets(), where)
         Console(stderr=True).print(Text(f"Wrote {html}."), soft_wrap=True)

@@ -344,14 +344,14 @@ def _wrapped(sentence: str, width: int, indent: int) -> list[str]:
 
 def _columns_cell(tensor: Input) -> str:
     """Return an input's columns and notes as HTML; many columns are folded to a few until a reader unfolds them."""
-    names = escape(tensor.all())
+    names, notes = escape(tensor.all()), list(map(escape, tensor.notes))
     if len(names) > BRIEF_WIDTH * 2:
-        names = _details(escape(tensor.few()), names)
-    return "<br>".join([names, *map(escape, tensor.notes)])
+        return _details(escape(tensor.few()), names) + "<br>".join(notes)
+    return "<br>".join([names, *notes])
 
 
 def _details(summary: str, content: str) -> str:
-    return f'<details><summary style="cursor: pointer">{summary}</summary>{content}</details>'
+    return f'<details><summary style="cursor: pointer; display: list-item">{summary}</summary>{content}</details>'
 
 
 def _paragraph(content: str) -> str:
