@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from benchmarks.bounds.contribution_counters import SHARES
 from benchmarks.figures.markdown import Document, microseconds, note, table
 from benchmarks.gpu.contributions import ANSWERS, CONTRIBUTIONS, HOST, KERNELS
 
-EXPLAINED = ("contributions", "y", "y_without_the_option")
+NAMES = {"contributions": "contributions", "y": "y", "y_without_the_option": "y of the entry without"}
 OURS = (f"{ANSWERS}, {HOST}", f"{CONTRIBUTIONS}, {HOST}", f"{ANSWERS}, {KERNELS}", f"{CONTRIBUTIONS}, {KERNELS}")
 
 
@@ -55,18 +52,24 @@ def contributions_section(document: Document, where: str) -> str:
 
 def explained_section(document: Document, where: str) -> str:
     """Return what contributions, and their option alone, add to a request."""
-    rows = []
-    for model in document["models"]:
-        p50 = [microseconds(model["p50_us"][who]) for who in EXPLAINED]
-        over = [_over(model, key) for key in ("contributions_over_y_us", "y_over_without_us")]
-        rows.append([model["title"], *p50, *over])
-    header = ["model", "contributions", "y", "y of the entry without", "contributions over y", "y over y without"]
+    rows = [
+        [
+            model["title"],
+            NAMES[pair["asked"]],
+            NAMES[pair["beside"]],
+            *(microseconds(pair[key]) for key in ("p50_us", "beside_p50_us")),
+            "{:+.0f} ({:+.0f} to {:+.0f})".format(pair["over_us"], *pair["over_us_range"]),
+        ]
+        for model in document["models"]
+        for pair in model["pairs"]
+    ]
+    header = ["model", "asked for", "beside", "median", "beside", "difference"]
     intro = (
-        "One client asks for one row over gRPC: for its contributions, for its answer alone, and an entry that was "
-        "exported without contributions for its answer. Medians, and median differences with the least and the most of "
-        "a round, µs"
+        "One client asks for one row over gRPC, for one thing and for another in turn: for its contributions, for its "
+        "answer alone, and an entry that was exported without contributions for its answer. Medians, and the median "
+        "difference with the least and the most of a round, µs"
     )
-    return "\n\n".join([f"{intro}{note(document)}:", table(header, "l" + "r" * 5, rows)])
+    return "\n\n".join([f"{intro}{note(document)}:", table(header, "lllrrr", rows)])
 
 
 def counters_section(document: Document, where: str) -> str:
@@ -93,8 +96,3 @@ def counters_section(document: Document, where: str) -> str:
         "these instructions cannot give"
     )
     return "\n\n".join([f"{intro}{note(document)}:", table(header, "l" + "r" * (4 + len(SHARES)), rows)])
-
-
-def _over(model: Mapping[str, Any], key: str) -> str:
-    least, most = (f"{each:+.0f}" for each in model[f"{key}_range"])
-    return f"{model[key]:+.0f} ({least} to {most})"

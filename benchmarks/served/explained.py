@@ -44,8 +44,9 @@ EXPLAINED, ANSWERED, WITHOUT = "contributions", "y", "y_without_the_option"
 ASKED = {EXPLAINED: ("with", OUTPUT), ANSWERED: ("with", "y"), WITHOUT: ("without", "y")}
 """The entry and the output that each contender asks for."""
 
-PAIRS = {"contributions_over_y_us": (EXPLAINED, ANSWERED), "y_over_without_us": (ANSWERED, WITHOUT)}
-"""What is asked in turn. No third request comes between: a process that is asked more often than another is faster."""
+PAIRS = ((EXPLAINED, ANSWERED), (ANSWERED, WITHOUT))
+"""What is asked in turn. No third request comes between: a process that is asked more often than another is faster, so
+that times of one pair cannot be compared with those of the other."""
 
 SENT, ROUNDS, TURNS, ERROR = 2048, 9, 500, 1e-6
 WARM_UP = 100
@@ -90,20 +91,25 @@ def measure(source: Model, rounds: int) -> dict[str, Any]:
         export(source.estimator, directory, name="without", sample=X, instances=1)
         with TritonServer([directory]) as server, Client(server.grpc_url) as client:
             asking = Asking(client, X)
-            found = {key: asking.rounds(pair, rounds) for key, pair in PAIRS.items()}
-    p50 = {
-        who: four_digits(median(turn[who] for each in found[key] for turn in each))
-        for key, pair in PAIRS.items()
-        for who in pair
+            pairs = [_beside(pair, asking.rounds(pair, rounds)) for pair in PAIRS]
+    found = {"model": source.name, "title": source.title, "rounds": rounds, "pairs": pairs}
+    print(found, flush=True)
+    return found
+
+
+def _beside(pair: tuple[str, str], of_rounds: Sequence[Sequence[dict[str, float]]]) -> dict[str, Any]:
+    """Return the median times of a pair, and the median difference with the least and the most of a round."""
+    asked, beside = pair
+    over = [median(turn[asked] - turn[beside] for turn in turns) for turns in of_rounds]
+    p50 = {who: four_digits(median(turn[who] for turns in of_rounds for turn in turns)) for who in pair}
+    return {
+        "asked": asked,
+        "beside": beside,
+        "p50_us": p50[asked],
+        "beside_p50_us": p50[beside],
+        "over_us": four_digits(median(over)),
+        "over_us_range": [four_digits(min(over)), four_digits(max(over))],
     }
-    over = {
-        key: [median(turn[more] - turn[less] for turn in each) for each in found[key]]
-        for key, (more, less) in PAIRS.items()
-    }
-    medians = {key: four_digits(median(values)) for key, values in over.items()}
-    ranges = {f"{key}_range": [four_digits(each(values)) for each in (min, max)] for key, values in over.items()}
-    print(f"{source.title}: {p50}, {medians}, {ranges}", flush=True)
-    return {"model": source.name, "title": source.title, "rounds": rounds, "p50_us": p50, **medians, **ranges}
 
 
 def run(directory: Path, *, quick: bool = False) -> Path | None:

@@ -67,9 +67,9 @@ ASKED_TOO = (JOINED, NUMBERED, NOTHING, NOTHING_NAMED)
 """What is asked besides the entries that were loaded with their memory noted."""
 LOADS = tuple(Load("grpc", 1, concurrency=clients) for clients in (1, 64, 256))
 COLUMNS, FITTED = 32, 200
-ROUNDS = 3
+ROUNDS = 5
 """Each of three short windows: a share is that of one round, in which all are asked shortly after each other."""
-ROUNDS_OF_ONE = 5
+ROUNDS_OF_ONE = 3
 """One client has so many times the rounds: a round differs from the next by more than the microseconds in question."""
 MOST_IN_LOOP = 10_000
 """The most scikit-learn models that the loop holds: 100,000 of them take minutes to load."""
