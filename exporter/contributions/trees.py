@@ -204,9 +204,10 @@ def _have_tables(depth: np.ndarray, tree: np.ndarray, targets: int) -> np.ndarra
     size = np.bincount(tree, np.where(depth > MOST_PLAYERS, np.inf, 8.0 * targets * depth * 2.0**depth))
     order = np.argsort(size, kind="stable")
     whole = size[order].cumsum()
-    found = np.empty(len(size), dtype=bool)
-    found[order] = whole <= (LARGEST_TABLE if whole[-1] <= LARGEST_TABLE else SOME_TABLES)
-    return found[tree]
+    fits = np.empty(len(size), dtype=bool)
+    fits[order] = whole <= (LARGEST_TABLE if whole[-1] <= LARGEST_TABLE else SOME_TABLES)
+    found: np.ndarray = fits[tree]
+    return found
 
 
 def _some_trees(trees: TreeEnsemble, leaves: np.ndarray) -> tuple[TreeEnsemble, np.ndarray]:

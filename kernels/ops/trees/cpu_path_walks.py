@@ -11,7 +11,7 @@ import torch
 
 from .path_walks import Arranged, Chunks, rows_of_ratios
 
-PAIRS = 2**12
+PAIRS = 2**11
 """The most nodes of chunks that are walked together, unless one chunk has more."""
 
 

@@ -264,9 +264,9 @@ class LeafPatterns(Operation):
         unmet = self.terms.met(x) ^ 1
         found = torch.zeros(len(self.asked), len(x), dtype=self.pattern_dtype)
         if len(x) <= FEW_ROWS:
-            term, bit, first = self._bits
-            bits = unmet.numpy().take(term, axis=0) * bit
-            np.bitwise_or.reduceat(bits, first, axis=0, out=found.numpy()[len(found) - len(first) :])
+            terms, bits, starts = self._bits
+            missed = unmet.numpy().take(terms, axis=0) * bits
+            np.bitwise_or.reduceat(missed, starts, axis=0, out=found.numpy()[len(found) - len(starts) :])
             return found
         for bit, (first, asked) in enumerate(self._asked):
             found[first:].add_(unmet.index_select(0, asked).view(len(asked), len(x)), alpha=1 << bit)

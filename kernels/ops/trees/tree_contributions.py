@@ -43,7 +43,7 @@ LARGEST_SCRATCH = 2**25
 """The most bytes of patterns that the first kernel writes before the second reads them."""
 
 ROWS = 64
-"""The most rows that a CPU looks up together, so that it reads a part's lines while they are in the cache."""
+"""The rows that a CPU looks up together, or more, so that it reads a part's lines while they are in the cache."""
 
 NUMBERS = 2**18
 """The most numbers that a CPU looks up at a time, unless one part has more."""
@@ -242,4 +242,5 @@ class TreeContributions(LeafPatterns):
     @functools.cached_property
     def _rows(self) -> int:
         """Return how many rows a CPU looks up together."""
-        return min(ROWS, max(LARGEST_PLACES // max(len(self.base) * self.players.size, 1), 1))
+        numbers = max(len(self.base) * self.players.size, 1)
+        return min(max(ROWS, NUMBERS // numbers), max(LARGEST_PLACES // numbers, 1))
