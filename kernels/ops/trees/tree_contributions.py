@@ -43,7 +43,7 @@ LARGEST_SCRATCH = 2**25
 """The most bytes of patterns that the first kernel writes before the second reads them."""
 
 ROWS = 64
-"""The rows that a CPU looks up together, or more, so that it reads a part's lines while they are in the cache."""
+"""The rows that a CPU looks up together, more of few numbers: it reads a part's lines while they are in the cache."""
 
 NUMBERS = 2**18
 """The most numbers that a CPU looks up at a time, unless one part has more."""
