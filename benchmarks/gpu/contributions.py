@@ -28,6 +28,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 from sklearn.svm import SVR
+from threadpoolctl import threadpool_limits
 from xgboost import DMatrix, XGBRegressor
 
 from benchmarks.environment import busy, default_directory, device_name, save_models
@@ -220,7 +221,9 @@ def run(
     settings, path = {"quick": quick, "inputs": INPUTS, "one_thread": cpu}, None
     for name in models:
         at_start = {"busy_at_start": busy()}
-        found = measure(name, sizes, effort, device, 60 if dry_run else FIT_ROWS, 1 if cpu else None)
+        threads = 1 if cpu else None
+        with threadpool_limits(threads):  # shap asks LightGBM for its own, which would take all cores
+            found = measure(name, sizes, effort, device, 60 if dry_run else FIT_ROWS, threads)
         if not dry_run:
             results, place = [at_start | each for each in found], directory or default_directory()
             path = save_models(place, "contributions", settings, results, list(CASES), among="cases")

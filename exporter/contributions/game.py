@@ -322,7 +322,8 @@ class Game:
             self._rest[step.output] = weight
         else:
             self._constant += constant
-            self._add_part(found, value)
+            for part in found:
+                self._add_part(part, value)
 
     def _add_points(self, step: Step, weight: np.ndarray) -> None:
         """Add functions of stored points, if they are products over columns that have one player each."""

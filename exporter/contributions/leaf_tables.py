@@ -20,9 +20,6 @@ import numpy as np
 
 from triton_regressors.kernels.ops.trees.background_contributions import chance_of_place
 
-MOST_PLAYERS = 10
-"""The most players of a leaf: its table has 2 to the power of their number lines."""
-
 NUMBERS_AT_ONCE = 2**16
 """Probabilities that are processed together, so that they stay in the cache."""
 

@@ -11,13 +11,13 @@ of each pattern of met conditions.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from triton_regressors.exporter.contributions.conditions import Conditions, asked_of, changes, conditions_above
-from triton_regressors.exporter.contributions.leaf_tables import MOST_PLAYERS
 from triton_regressors.exporter.contributions.parts import Leaves, tables_of_parts
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
@@ -27,6 +27,12 @@ from triton_regressors.kernels.ops.trees.path_contributions import PathContribut
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import LARGEST_TABLE, TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
+
+MOST_PLAYERS = TreeContributions.MOST
+"""The most players of a leaf in tables, which have 2 to the power of their number lines for it."""
+
+SOME_TABLES = 2**28
+"""The most bytes of the tables of some trees, as those of `LARGEST_TABLE` are of all trees."""
 
 PATTERNS_AT_ONCE = 2**22
 """The patterns of background rows that are counted together."""
@@ -75,8 +81,10 @@ def tree_contributions(
     *,
     background: np.ndarray | None = None,
     cover: np.ndarray | None = None,
-) -> TreeContributions | BackgroundContributions | PathContributions:
-    """Return the operation that answers the Shapley values of a table's columns for the sum of trees.
+) -> list[TreeContributions | BackgroundContributions | PathContributions]:
+    """Return operations whose sum is the Shapley values of a table's columns for the sum of trees.
+
+    In the path-dependent game trees have tables if their leaves have few players, and are walked otherwise.
 
     A constant has the same value in all rows. In the interventional game it keeps the one of each background row, and
     in the path-dependent game it is averaged over, in all coalitions.
@@ -102,15 +110,22 @@ def tree_contributions(
     assert (background is None) != (cover is None)
     trees, cover = (operation, cover) if isinstance(operation, TreeEnsemble) else _as_nodes(operation, cover)
     owner = np.where(players < 0, columns, players)[trees.feature]  # of each node
+    centred = values - _middles(trees, values)  # a number that all leaves of a tree have is no player's
+    walked: list[PathContributions] = []
+    if cover is not None:
+        path = _by_paths(trees, centred, values, owner, columns, cover)
+        depth = path.players_of_leaves()
+        own = _have_tables(depth, _tree_of_leaf(trees), values.shape[1])
+        if not own.all():
+            _check_depth(depth, PathContributions.MOST)
+            if not depth[own].any():
+                return [path]
+            some, chosen = _some_trees(trees, ~own)
+            walked.append(_by_paths(some, centred[~own], values[~own], owner[chosen], columns, cover[chosen]))
+            trees, chosen = _some_trees(trees, own)
+            values, centred, owner, cover = values[own], centred[own], owner[chosen], cover[chosen]
     nodes = np.flatnonzero(trees.feature < 0)
     nodes = nodes[np.argsort(trees.child[nodes])]  # of each leaf
-    centred = values - _middles(trees, values)  # a number that all leaves of a tree have is no player's
-    path = None if cover is None else _by_paths(trees, centred, values, owner, columns, cover)
-    if path is not None:
-        depth = path.players_of_leaves()
-        if not _fit_tables(depth, values.shape[1]):
-            _check_depth(depth, PathContributions.MOST)
-            return path
     conditions = conditions_above(trees, owner, nodes, cover)
     named = conditions.first & (conditions.player < columns)
     depth = np.bincount(conditions.end[named], minlength=len(values))
@@ -124,7 +139,7 @@ def tree_contributions(
         starts, pairs = found.of_leaves(kept)
         fields = _fields_of_leaves(conditions, kept, columns)
         rows = {"starts": starts, "unmet": found.unmet[pairs], "counts": found.counts[pairs], "rows": len(background)}
-        return BackgroundContributions(**common, **fields, values=centred[kept], **rows)
+        return [BackgroundContributions(**common, **fields, values=centred[kept], **rows)]
     if background is not None:
         chance, starts = _of_rows(conditions, depth, background, trees.rounding)
         common["base"] = chance[starts[:-1]] @ values
@@ -133,7 +148,7 @@ def tree_contributions(
         common["base"] = (constant * share.prod(axis=1)) @ values
         chance, starts = _chances(share, constant, depth)
     leaves = Leaves(nodes, conditions, depth, chance, starts, centred)
-    return TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves))
+    return [TreeContributions(**common, **tables_of_parts(trees, owner, columns, leaves)), *walked]
 
 
 def _by_paths(
@@ -176,6 +191,42 @@ def _by_paths(
         columns=columns,
         rounding=trees.rounding,
     )
+
+
+def _have_tables(depth: np.ndarray, tree: np.ndarray, targets: int) -> np.ndarray:
+    """Return whether leaves are of trees that have tables, bool `[leaves]`.
+
+    Args:
+        depth: the number of players of each leaf.
+        tree: the tree of each leaf.
+        targets: how many targets there are.
+    """
+    size = np.bincount(tree, np.where(depth > MOST_PLAYERS, np.inf, 8.0 * targets * depth * 2.0**depth))
+    order = np.argsort(size, kind="stable")
+    whole = size[order].cumsum()
+    fits = np.empty(len(size), dtype=bool)
+    fits[order] = whole <= (LARGEST_TABLE if whole[-1] <= LARGEST_TABLE else SOME_TABLES)
+    found: np.ndarray = fits[tree]
+    return found
+
+
+def _some_trees(trees: TreeEnsemble, leaves: np.ndarray) -> tuple[TreeEnsemble, np.ndarray]:
+    """Return the trees of some leaves, bool `[leaves]`, which are all leaves of these trees, and the trees' nodes."""
+    leaf = trees.feature < 0
+    tree = np.searchsorted(np.sort(trees.roots), np.arange(len(leaf)), side="right")
+    chosen = np.isin(tree, tree[leaf][leaves[trees.child[leaf]]])
+    place, row = chosen.cumsum() - 1, leaves.cumsum() - 1
+    child = np.where(leaf, row[np.where(leaf, trees.child, 0)], place[np.where(leaf, 0, trees.child)])
+    arrays = {name: getattr(trees, name)[chosen] for name in ("feature", "threshold", "flags")}
+    some = dataclasses.replace(
+        trees,
+        **arrays,
+        child=child[chosen].astype(np.int32),
+        roots=place[trees.roots[chosen[trees.roots]]].astype(np.int32),
+        values=trees.values[leaves],
+        starts=trees.starts[:0],
+    )
+    return some, chosen
 
 
 def _check_depth(depth: np.ndarray, most: int) -> None:
@@ -277,7 +328,7 @@ def _of_rows(
     rows = max(PATTERNS_AT_ONCE // len(leaf), 1)
     for start in range(0, len(background), rows):
         part = torch.from_numpy(background[start : start + rows]).to(terms.upper.dtype)
-        unmet = (terms.met(part).numpy() ^ 1).astype(np.int16) << slot[:, None].astype(np.int16)
+        unmet = (terms.met(part).numpy() ^ 1).astype(np.int32) << slot[:, None].astype(np.int32)
         pattern = np.bitwise_or.reduceat(unmet, begin, axis=0)  # [leaves that ask, rows]
         counts += np.bincount((starts[leaf[begin], None] + pattern).ravel(), minlength=len(counts))
     return counts / len(background), starts

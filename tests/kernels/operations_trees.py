@@ -231,7 +231,7 @@ OPERATIONS: dict[str, tuple[Operation, tuple[int, ...]]] = {
     "float32": (Float32(), (3,)),
     "float32 of some columns": (Float32(np.array([1, 0, 1], dtype=np.uint8)), (3,)),
     "tree contributions": (tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2), (6,)),
-    "tree contributions with categories": (tree_contributions(6, 12, [3, 10, 9], sets=3, dtype=np.float64), (6,)),
+    "tree contributions with categories": (tree_contributions(6, 12, [3, 15, 9], sets=3, dtype=np.float64), (6,)),
     "tree contributions of no part": (tree_contributions(3, 2, []), (3,)),
     "path contributions": (path_contributions(6, 5, 3, 4, outputs=2), (6,)),
     "path contributions with categories": (

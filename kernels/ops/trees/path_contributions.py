@@ -40,7 +40,7 @@ import triton
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .cpu_path_walks import Level, Room, levels_of, walk
+from .cpu_path_walks import Room, Walk, add_walk, walks_of
 from .launch import paths_tile
 from .leaf_patterns import Terms, feature_major_kernel
 from .nodes import ROUNDINGS, check_trees
@@ -53,8 +53,8 @@ LARGEST_STATES = 2**28
 LARGEST_STACKS = 2**28
 """The most bytes of the stacks of programs that run together."""
 
-NUMBERS = 2**17
-"""The most numbers of one kind that plain NumPy has for a level of nodes, unless one row has more."""
+NUMBERS = 2**20
+"""The most numbers of one kind that plain NumPy has for a walk, unless one row has more."""
 
 LARGEST_TILE = 2**24
 """The most decisions of nodes that it has for a tile of rows, unless one row has more."""
@@ -198,25 +198,18 @@ class PathContributions(Operation):
                 self._add_leaves_below(child, met | {player: (a * goes, r * share)}, constant, left, found)
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
-        x, sums = inputs[0], torch.zeros(len(self.base), self.columns + 1, len(inputs[0]), dtype=torch.int64)
+        x, outputs = inputs[0], []
         held = np.append(self._held, np.zeros((len(self.base), 1)), axis=1)
-        pairs = max(
-            (
-                len(chunks.points) * len(level.node)
-                for chunks, groups in self._levels
-                for levels in groups
-                for level in levels
-            ),
-            default=1,
-        )
-        rows = min(max(NUMBERS // pairs, 1), max(LARGEST_TILE // max(len(self._inner), 1), 1))
-        rooms = [Room.of(groups, len(chunks.points), min(rows, len(x))) for chunks, groups in self._levels]
-        for part, out in zip(x.split(rows), sums.split(rows, dim=2), strict=True):
+        numbers = max((len(walk.weights) * len(walk.node) for walk in self._cpu_walks), default=1)
+        rows = min(max(NUMBERS // numbers, 1), max(LARGEST_TILE // max(len(self._inner), 1), 1))
+        room = Room.of(self._cpu_walks, min(rows, len(x)))
+        for part in x.split(rows):
+            sums = torch.zeros(len(self.base), self.columns + 1, len(part), dtype=torch.int64)
             left, known = self._states(part)
-            for (chunks, groups), room in zip(self._levels, rooms, strict=True):
-                for levels in groups:
-                    walk(levels, chunks, left, known, held, out, room)
-        return parameters["baseline"] + sums.flatten(0, 1).T.to(torch.float64) * parameters["unit"]
+            for walk in self._cpu_walks:
+                add_walk(walk, left, known, held, sums, room)
+            outputs.append(sums.flatten(0, 1).T.to(torch.float64))
+        return parameters["baseline"] + torch.cat(outputs) * parameters["unit"]
 
     def _states(self, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return whether rows go to the left, and meet what was asked above, at inner nodes, bool `[nodes, rows]`."""
@@ -224,7 +217,7 @@ class PathContributions(Operation):
         known = np.ones_like(left)
         for node, above, by_right in self._repeats:
             known[node] = known[above] & (left[above] != by_right)
-        known[self._trees.earlier[self._trees.inner] == -2] = False
+        known[self._constants] = False
         return left | ~known, known
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
@@ -340,9 +333,10 @@ class PathContributions(Operation):
         return [(len(each.points), len(each.start) - 1, int(depth[each.node].max()) + 1) for each in self._chunks]
 
     @functools.cached_property
-    def _levels(self) -> list[tuple[Chunks, list[list[Level]]]]:
+    def _cpu_walks(self) -> list[Walk]:
         """Return the walks as plain NumPy does them."""
-        return [(chunks, levels_of(self._trees, chunks, self.player[self._inner])) for chunks in self._chunks]
+        owner = self.player[self._inner]
+        return [walk for chunks in self._chunks for walk in walks_of(self._trees, chunks, owner)]
 
     @functools.cached_property
     def _missing(self) -> bool:
@@ -366,6 +360,11 @@ class PathContributions(Operation):
             node = again[trees.depth[again] == depth]
             found.append((number[node], number[trees.earlier[node]], trees.by_right[node][:, None]))
         return found
+
+    @functools.cached_property
+    def _constants(self) -> np.ndarray:
+        """Return the inner nodes that ask a constant."""
+        return np.flatnonzero(self._trees.earlier[self._trees.inner] == -2)
 
     @functools.cached_property
     def _held(self) -> np.ndarray:

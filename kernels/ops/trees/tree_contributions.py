@@ -16,9 +16,11 @@ A first kernel writes the pattern of each part and row, and a second one adds up
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +34,7 @@ from .launch import contributions_tile
 from .leaf_patterns import LeafPatterns
 
 LARGEST_TABLE = 2**30
-"""The most bytes of the numbers, as plain torch has them."""
+"""The most bytes of the numbers, at 8 bytes each."""
 
 MOST_SHIFT = 22
 """Numbers of 31 bits that are shifted further could reach 2⁵³."""
@@ -40,8 +42,27 @@ MOST_SHIFT = 22
 LARGEST_SCRATCH = 2**25
 """The most bytes of patterns that the first kernel writes before the second reads them."""
 
-LANES = 2**17
-"""The most numbers that plain torch looks up at a time."""
+ROWS = 64
+"""The rows that a CPU looks up together, more of few numbers: it reads a part's lines while they are in the cache."""
+
+NUMBERS = 2**18
+"""The most numbers that a CPU looks up at a time, unless one part has more."""
+
+LARGEST_PLACES = 2**22
+"""The most places of numbers in the outputs of all rows that a CPU looks up together."""
+
+
+class Lookup(NamedTuple):
+    """The numbers of parts that follow each other as a CPU looks them up, a line for each pattern of a part.
+
+    A line has a number for each target and player. Parts of fewer players have zeros, which are added to the base.
+    """
+
+    parts: slice
+    first_line: np.ndarray  # int64 [parts, 1]
+    table: np.ndarray  # float64 [lines, numbers]
+    outputs: np.ndarray  # int64 [parts, numbers], what the numbers are added to
+    places: np.ndarray  # int64 [parts, rows, numbers], the same in the outputs of many rows
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -85,7 +106,7 @@ class TreeContributions(LeafPatterns):
     Parts of as many conditions ascend in their number of players.
     """
 
-    MOST: ClassVar[int] = 10
+    MOST: ClassVar[int] = 15
 
     table: np.ndarray  # int32, part after part: [targets, its players, 2 to the power of its conditions]
     shift: np.ndarray  # uint8, part after part: [targets, its players]
@@ -104,7 +125,7 @@ class TreeContributions(LeafPatterns):
             )
         if self.unit.dtype != np.float64 or self.unit.shape != (self.output_width(),):
             raise PlanError("tree_contributions: unit must be float64 [outputs].")
-        if self.table_bytes() > LARGEST_TABLE:
+        if 8 * self.table.size > LARGEST_TABLE:
             raise PlanError(f"tree_contributions: the numbers must have at most {LARGEST_TABLE} bytes.")
 
     def table_rounding(self) -> float:
@@ -116,10 +137,6 @@ class TreeContributions(LeafPatterns):
             np.add.at(units, output, np.ldexp(0.5, self.shift[first : first + len(output)].astype(np.int64)))
             first += len(output)
         return float((units * self.unit).reshape(len(self.base), -1).sum(axis=1).max())
-
-    def table_bytes(self) -> int:
-        """Return the bytes of the numbers, as plain torch has them."""
-        return 8 * int(self._starts[-1]) * len(self.base) * self.players.shape[1]
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the terms of each part, and each output's list of parts with their numbers."""
@@ -141,7 +158,7 @@ class TreeContributions(LeafPatterns):
         }
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
-        """Return the unit and the constant of each output; plain torch has a table of its own."""
+        """Return the unit and the constant of each output; a CPU has tables of its own."""
         return {"unit": self.unit, "baseline": self.baseline()}
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
@@ -162,15 +179,18 @@ class TreeContributions(LeafPatterns):
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         (x,), outputs = inputs, self.output_width()
         sums = torch.zeros(len(x), outputs, dtype=torch.float64)
-        if len(self.asked):
-            table, bins = self._table
-            tile, dtype = len(bins), self.terms.upper.dtype
-            for part, out in zip(x.split(tile), sums.split(tile), strict=True):
-                line = self._lines(part.to(dtype)).T.reshape(-1)
-                held = table.index_select(0, line).numpy().ravel()
-                bin_of = bins[: len(part)].ravel()
-                added = np.bincount(bin_of, weights=held, minlength=len(part) * outputs)
-                out.copy_(torch.from_numpy(added).view(len(part), outputs))
+        for part, out in zip(x.split(self._rows), sums.split(self._rows), strict=True):
+            patterns = self.patterns(part.to(self.terms.upper.dtype)).numpy()
+            for lookup in self._lookups:
+                line = patterns[lookup.parts] + lookup.first_line
+                places = lookup.outputs if len(part) == 1 else lookup.places[:, : len(part)]
+                together = max(NUMBERS // (len(part) * lookup.table.shape[1]), 1)
+                for start in range(0, len(line), together):
+                    own = slice(start, start + together)
+                    held = lookup.table.take(line[own], axis=0, mode="clip")  # [parts, rows, numbers]
+                    out.view(-1).scatter_add_(
+                        0, torch.from_numpy(places[own].reshape(-1)), torch.from_numpy(held.reshape(-1))
+                    )
         return parameters["baseline"] + sums * parameters["unit"]
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
@@ -194,36 +214,33 @@ class TreeContributions(LeafPatterns):
     def launches(self, inputs: int) -> int:
         return 3
 
-    def _lines(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the line of `_table` with the numbers of each part and row, int32 `[parts, rows]`."""
-        return self._first_line[:, None] + self.patterns(x)
+    @functools.cached_property
+    def _lookups(self) -> list[Lookup]:
+        """Return the numbers for a CPU; few parts have less than half as many players as their lookup has room for."""
+        found, targets, number, shift = [], len(self.base), 0, 0
+        widest = itertools.accumulate((players for _, players, _ in self.groups), max)
+        sized = zip(self.groups, widest, strict=True)
+        for _, run in itertools.groupby(sized, lambda each: max(each[1] - 1, 3).bit_length()):
+            groups, widths = zip(*run, strict=True)
+            parts = slice(groups[0][2].start, groups[-1][2].stop)
+            lines = 1 << self.depth[parts]
+            table, line = np.zeros((lines.sum(), targets, widths[-1])), 0
+            for conditions, players, own in groups:
+                names = (own.stop - own.start, targets, players)
+                size = math.prod(names)
+                held = self.table[number : number + (size << conditions)].reshape(*names, -1)
+                shifted = np.ldexp(held, self.shift[shift : shift + size].reshape(*names, 1)).transpose(0, 3, 1, 2)
+                mine = table[line : line + (names[0] << conditions), :, :players]
+                mine[:] = shifted.reshape(mine.shape)
+                line, number, shift = line + len(mine), number + held.size, shift + size
+            outputs = self.outputs_of(parts, widths[-1]).swapaxes(0, 1).reshape(len(lines), -1)
+            places = outputs[:, None] + self.output_width() * np.arange(self._rows)[:, None]
+            first = (lines.cumsum() - lines)[:, None]
+            found.append(Lookup(parts, first, table.reshape(len(table), -1), outputs, places))
+        return found
 
     @functools.cached_property
-    def _starts(self) -> np.ndarray:
-        """Return how many patterns the parts before each one have, and all parts, int64 `[parts + 1]`."""
-        return np.append(0, np.cumsum(1 << self.depth))
-
-    @functools.cached_property
-    def _first_line(self) -> torch.Tensor:
-        return torch.from_numpy(self._starts[:-1].astype(np.int32))
-
-    @functools.cached_property
-    def _table(self) -> tuple[torch.Tensor, np.ndarray]:
-        """Return the numbers as plain torch looks them up, and the output of each one for a tile of rows.
-
-        The numbers of a part's pattern are one line, `targets` times the most players: float64 `[lines, *]`. A part
-        with fewer players has zeros past its last, which go to the base. The outputs are int64 `[rows, parts · *]`,
-        and those of each row come after those of the row before.
-        """
-        targets, width, start, first = len(self.base), self.players.shape[1], 0, 0
-        table = np.zeros((self._starts[-1], targets, width))
-        for conditions, players, own in self.groups:
-            lines = table[self._starts[own.start] : self._starts[own.stop], :, :players]
-            held = self.table[start : start + lines.size].reshape(-1, targets, players, 1 << conditions)
-            shift = self.shift[first : first + (lines.size >> conditions)].reshape(-1, targets, players, 1)
-            lines[:] = np.ldexp(held, shift).transpose(0, 3, 1, 2).reshape(lines.shape)
-            start += lines.size
-            first += lines.size >> conditions
-        bins = self.outputs_of(slice(None), width).swapaxes(0, 1).ravel()
-        rows = max(LANES // max(len(bins), 1), 1)
-        return torch.from_numpy(table.reshape(len(table), -1)), bins + self.output_width() * np.arange(rows)[:, None]
+    def _rows(self) -> int:
+        """Return how many rows a CPU looks up together."""
+        numbers = max(len(self.base) * self.players.size, 1)
+        return min(max(ROWS, NUMBERS // numbers), max(LARGEST_PLACES // numbers, 1))

@@ -18,7 +18,6 @@ from tests.kernels.operations import run_kernel, run_on_cpu, run_plan, run_refer
 from tests.kernels.operations_trees import symmetric_trees, tree_ensemble
 from tests.kernels.ops.trees.test_tree_ensemble import leaves, walk
 from triton_regressors.exporter.contributions import trees
-from triton_regressors.exporter.contributions.trees import tree_contributions
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
@@ -38,6 +37,12 @@ def trees_of(estimator: Any) -> TreeEnsemble | SymmetricTrees:
         for step in lower(estimator).plan.steps
         if isinstance(step.operation, TreeEnsemble | SymmetricTrees)
     )
+    return operation
+
+
+def tree_contributions(*arguments: Any, **game: Any) -> Any:
+    """Return the operation where there is one."""
+    (operation,) = trees.tree_contributions(*arguments, **game)
     return operation
 
 
@@ -155,7 +160,7 @@ def test_all_coalitions(
     assert close(additive, op.values[leaves(op, x)].sum(1), size, against)
     cover = covers(op, rng)
     expected = path_dependent(op, op.values, players, columns, x, cover)
-    for most, kind in ((10, TreeContributions), (0, PathContributions)):
+    for most, kind in ((15, TreeContributions), (0, PathContributions)):
         monkeypatch.setattr(trees, "MOST_PLAYERS", most)
         path = tree_contributions(op, op.values, players, columns, cover=cover)
         assert isinstance(path, kind)
@@ -166,6 +171,26 @@ def test_all_coalitions(
     by_row = tree_contributions(op, op.values, players, columns, background=background)
     assert isinstance(by_row, BackgroundContributions)
     assert close(answers(by_row, x, device), expected, size)
+
+
+@pytest.mark.parametrize(("largest", "bound", "few"), [(2**30, 2**30, 2), (1, 2**12, 15)])
+def test_some_trees_have_tables(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, largest: int, bound: int, few: int
+) -> None:
+    """The others have leaves of more players, or would take too many bytes; trees may come in any order."""
+    monkeypatch.setattr(trees, "MOST_PLAYERS", few)
+    monkeypatch.setattr(trees, "LARGEST_TABLE", largest)
+    monkeypatch.setattr(trees, "SOME_TABLES", bound)
+    op = tree_ensemble(5, 9, 3, 2, seed=4, stop=0.4)
+    op, rng, players = dataclasses.replace(op, roots=op.roots[::-1]), np.random.default_rng(0), np.arange(5)
+    cover, x = covers(op, rng), rng.choice([*op.threshold, np.nan], (7, 5))
+    tables, walked = trees.tree_contributions(op, op.values, players, 5, cover=cover)
+    assert isinstance(tables, TreeContributions)
+    assert isinstance(walked, PathContributions)
+    assert 0 < 8 * len(tables.table) <= bound
+    assert tables.players.shape[1] <= few
+    found, size = answers(tables, x, device) + answers(walked, x, device), np.abs(op.values).sum()
+    assert close(found, path_dependent(op, op.values, players, 5, x, cover), size, tables)
 
 
 def test_symmetric_trees_are_trees_that_ask_their_last_question_first(device: torch.device) -> None:
@@ -348,8 +373,9 @@ def test_leaves_are_looked_up_together_where_that_takes_no_more_numbers() -> Non
     assert len(whole.asked) == 9
 
 
-def test_forests_that_were_grown_out(device: torch.device) -> None:
+def test_forests_that_were_grown_out(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves depend on more columns than tables can have."""
+    monkeypatch.setattr(trees, "MOST_PLAYERS", 10)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((250, 30)).astype(np.float32)
     y = X @ rng.standard_normal(30) + X[:, 0] * X[:, 1]

@@ -57,7 +57,9 @@ def test_tiles_and_batches_do_not_change_a_bit(
     for module in (tables, backgrounds):
         monkeypatch.setattr(module, "LARGEST_SCRATCH", 1)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
-    monkeypatch.setattr(tables, "LANES", 1)
+    monkeypatch.setattr(tables, "NUMBERS", 1)
+    assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
+    monkeypatch.setattr(tables, "LARGEST_PLACES", 1)
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
 
 
@@ -96,8 +98,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "feature": ({"feature": OP.feature + 1}, "feature must be int32 in [0, 6)."),
     "sets": ({"sets": OP.sets.astype(float)}, "sets must be int32 [sets, words]."),
     "no set": ({"flags": OP.flags | np.uint8(2)}, "upper must be a row of sets where a term is categorical."),
-    "parts": ({"asked": OP.asked[1:]}, "asked and players must have a row for each part, of at most 10 numbers."),
-    "too many": ({"asked": np.tile(OP.asked, 4)}, "asked and players must have a row for each part, of at most 10"),
+    "parts": ({"asked": OP.asked[1:]}, "asked and players must have a row for each part, of at most 15 numbers."),
+    "too many": ({"asked": np.tile(OP.asked, 6)}, "asked and players must have a row for each part, of at most 15"),
     "players": ({"players": OP.players + np.int32(1)}, "players must be int32 in [0, 5]."),
     "twice": ({"players": 0 * OP.players}, "the players of a part must differ."),
     "asked": ({"asked": OP.asked + np.int32(25)}, "asked must be fewer than 2**28 int32 in [-1, 25)."),
