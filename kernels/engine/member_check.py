@@ -9,8 +9,8 @@ import numpy as np
 from ..format.inputs import UNKNOWN
 from .input_check import Allowed
 
-FEW = 8
-"""The numbers of so few rows are looked at one by one, which takes less time than one call of NumPy's."""
+FEW = 64
+"""The numbers of so few rows are looked at by Python's own functions, which take less time than NumPy's calls."""
 
 OfMembers = tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray]]
 
@@ -61,7 +61,8 @@ class MemberAllowed(Allowed):
     def _all_members(self, numbers: np.ndarray) -> bool:
         """Return whether all numbers are those of members."""
         if len(numbers) <= FEW:
-            return all(0 <= number < self._members and number.is_integer() for number in numbers.tolist())
+            few = numbers.tolist()
+            return min(few, default=0) >= 0 and max(few, default=0) < self._members and all(map(float.is_integer, few))
         whole = numbers.astype(np.int32)  # a number that int32 does not hold becomes another one
         return bool(whole.min() >= 0 and whole.max() < self._members and (whole == numbers).all())
 

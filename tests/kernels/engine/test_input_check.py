@@ -53,7 +53,7 @@ def test_a_member_takes_no_unknown_category_where_its_model_refuses_them() -> No
     assert allowed.first_wrong(X) == (3, 2)
 
 
-@pytest.mark.parametrize("count", [1, 8, 9, 300])
+@pytest.mark.parametrize("count", [1, 64, 65, 300])
 @pytest.mark.parametrize("number", [-1, -0.5, 2.5, 3, 1e9, 2.0**31, 2.0**32 + 1, -(2.0**31), np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_row_ends_with_the_number_of_a_member(dtype: type, number: float, count: int) -> None:
