@@ -10,14 +10,17 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 RESULTS = Path(__file__).parent / "results"
-BUSY_SHARE = 0.25
+BUSY_SHARE, LOOKED_AT_S = 0.25, 0.5
+"""The share of its cores' time from which on a machine is busy, and for how long it is looked at."""
+
 PACKAGES = ("numpy", "scikit-learn", "torch", "triton", "onnxruntime", "skl2onnx", "tritonclient", "nvidia-pytriton")
 
 
@@ -34,12 +37,32 @@ def environment() -> dict[str, Any]:
 
 
 def busy() -> bool:
-    """Return whether other programs use this machine: a busy core makes threads that wait for each other far slower."""
-    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load <= BUSY_SHARE * cores:
+    """Return whether other programs use this machine: a busy core makes threads that wait for each other far slower.
+
+    What this process did before does not count, as it would in the system's load average.
+    """
+    cores, stat = os.sched_getaffinity(0), Path("/proc/stat")
+    before = stat.read_text(encoding="ascii")
+    time.sleep(LOOKED_AT_S)
+    share = share_in_use(before, stat.read_text(encoding="ascii"), cores)
+    if share <= BUSY_SHARE:
         return False
-    print(f"This machine is busy (load {load:.1f} on {cores} cores): the figures below are not worth keeping.")
+    print(f"Others use {share:.0%} of this machine's {len(cores)} cores: the figures below are not worth keeping.")
     return True
+
+
+def share_in_use(before: str, after: str, cores: Collection[int]) -> float:
+    """Return the share of these cores' time that was used between two readings of /proc/stat."""
+    spent = [_spent(text, cores) for text in (before, after)]
+    idle, everything = (late - early for early, late in zip(*spent, strict=True))
+    return 1 - idle / everything if everything else 0.0
+
+
+def _spent(text: str, cores: Collection[int]) -> tuple[int, int]:
+    """Return the ticks in which these cores were idle, and all; a guest's are among those of its host's programs."""
+    lines = [line.split() for line in text.splitlines()]
+    ticks = [list(map(int, line[1:9])) for line in lines if line and line[0] in {f"cpu{core}" for core in cores}]
+    return sum(each[3] + each[4] for each in ticks), sum(map(sum, ticks))
 
 
 def device_name() -> str:

@@ -1,6 +1,9 @@
 """Files of results: the models that they keep, and the machine and versions that they name."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -37,3 +40,24 @@ def test_results_carry_versions_and_no_dates(tmp_path):
 def test_slugs_are_directory_names():
     assert environment.slug("NVIDIA H200") == "nvidia-h200"
     assert environment.slug("Intel Xeon Processor, 2 cores") == "intel-xeon-processor-2-cores"
+
+
+def test_the_share_in_use_is_that_of_this_process_cores():
+    before = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 0 50 800 10 0 5 5 7 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 1\n"
+    after = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 110 0 55 830 12 0 5 8 99 0\ncpu1 50 0 0 0 0 0 0 0 0 0\nintr 2\n"
+    assert environment.share_in_use(before, after, {0}) == pytest.approx(18 / 50)
+    assert environment.share_in_use(before, after, {0, 1}) == pytest.approx(68 / 100)
+    assert environment.share_in_use(before, before, {0}) == 0
+
+
+def test_programs_on_all_cores_make_a_machine_busy(capsys):
+    spin = "import os; os.sched_setaffinity(0, {%d})\nwhile True: pass"
+    programs = [subprocess.Popen([sys.executable, "-c", spin % core]) for core in os.sched_getaffinity(0)]
+    try:
+        found = any(environment.busy() for _ in range(20))
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+    assert found
+    assert "the figures below are not worth keeping" in capsys.readouterr().out
