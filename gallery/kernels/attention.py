@@ -183,10 +183,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
     q, k, v, ctx.causal, ctx.portable = inputs
     o, kept = output
     ctx.mark_non_differentiable(kept)
+    ctx.set_materialize_grads(False)  # its zeros would be written for nothing
     ctx.save_for_backward(q, k, v, o, kept)
 
 
-def _gradients(context: Any, gradient: torch.Tensor, _: Any) -> tuple[Any, ...]:
+def _gradients(context: Any, gradient: torch.Tensor | None, _: Any) -> tuple[Any, ...]:
+    if gradient is None:
+        return (None,) * 5
     return *attention_backward(gradient, *context.saved_tensors, context.causal, context.portable), None, None
 
 

@@ -144,10 +144,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
     x, weight, _, _ = inputs
     _, mean, scale = output
     ctx.mark_non_differentiable(mean, scale)
+    ctx.set_materialize_grads(False)  # their zeros would be written for nothing
     ctx.save_for_backward(x, weight, mean, scale)
 
 
-def _gradients(context: Any, gradient: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+def _gradients(context: Any, gradient: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if gradient is None:
+        return (None,) * 4
     return *layer_norm_backward(gradient, *context.saved_tensors), None
 
 

@@ -172,12 +172,17 @@ def _(
 def _keep(ctx: Any, inputs: tuple[torch.Tensor, ...], output: tuple[torch.Tensor, ...]) -> None:
     x, w, *_ = inputs
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # its zeros would be written for nothing
     ctx.save_for_backward(x, w, output[1])
 
 
-squared_loss.register_autograd(
-    lambda context, gradient, _: squared_loss_backward(gradient, *context.saved_tensors), setup_context=_keep
-)
+def _gradients(context: Any, gradient: torch.Tensor | None, _: Any) -> tuple[Any, ...]:
+    if gradient is None:
+        return (None,) * 4
+    return squared_loss_backward(gradient, *context.saved_tensors)
+
+
+squared_loss.register_autograd(_gradients, setup_context=_keep)
 
 
 class LinearRegression(torch.nn.Module):

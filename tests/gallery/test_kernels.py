@@ -11,13 +11,14 @@ import torch
 import triton
 import triton.language as tl
 from torch.library import CustomOpDef, opcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.compiler import CompiledKernel
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
 
 from gallery.catalogue import KERNELS, PATH, exhibits, find
-from gallery.check import error, gradient_error
+from gallery.check import error, gradient_error, outputs
 from gallery.exhibit import Arguments, Exhibit
 from gallery.kernels.map import map_
 from gallery.kernels.softmax import ROW_CHOICES
@@ -83,6 +84,28 @@ def test_gradients_are_what_the_answers_change_by(exhibit: Exhibit, way: str, de
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*not a double precision floating point.*")
         assert torch.autograd.gradcheck(exhibit.ways[way], arguments, eps=STEP, **ALLOWED)
+
+
+class Zeros(TorchDispatchMode):
+    """Keeps the sizes of the tensors of zeros that torch makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        found = function(*arguments, **(named or {}))
+        if function is torch.ops.aten.zeros.default:
+            self.sizes.append(found.numel())
+        return found
+
+
+@pytest.mark.parametrize(("exhibit", "way"), [c for c in IN_FLOAT32 if c.values[0].differentiable])
+def test_no_gradient_of_what_is_only_kept_is_written(exhibit: Exhibit, way: str, device: torch.device) -> None:
+    answers = outputs(exhibit.ways[way](*smallest(exhibit, device)))
+    with Zeros() as zeros:
+        torch.autograd.backward(answers, [torch.ones_like(answer) for answer in answers])
+    assert zeros.sizes == []
 
 
 @pytest.mark.parametrize(("exhibit", "kernel", "place"), TUNED)
