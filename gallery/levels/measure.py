@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping
+from statistics import median
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from gallery.levels.subjects import Arguments, Call, Subject, error, other
 from gallery.limits import copy_call, product_call
 from gallery.timing import ROUNDS, time_calls
 
-WARM_CALLS, HOST_CALLS = 3, 20
+WARM_CALLS, HOST_CALLS, HOST_BLOCKS = 3, 20, 5
 CONTINUED_FROM = 12
 """The number of letters of the text that the language model is given; it has to find the others."""
 
@@ -114,11 +115,14 @@ def memory(call: Call, arguments: Arguments) -> Figures:
 
 
 def host_us(call: Call, arguments: Arguments) -> float:
-    """Return how long a call takes when Python makes one after the other, in microseconds."""
+    """Return how long a call takes when Python makes one after the other, in microseconds, the median of blocks."""
     synchronised(call, arguments, WARM_CALLS)
-    began = time.perf_counter()
-    synchronised(call, arguments, HOST_CALLS)
-    return round((time.perf_counter() - began) / HOST_CALLS * 1e6, 1)
+    blocks = []
+    for _ in range(HOST_BLOCKS):
+        began = time.perf_counter()
+        synchronised(call, arguments, HOST_CALLS)
+        blocks.append((time.perf_counter() - began) / HOST_CALLS * 1e6)
+    return round(median(blocks), 1)
 
 
 def graph_us(call: Call, arguments: Arguments) -> float | None:
