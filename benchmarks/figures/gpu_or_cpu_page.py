@@ -110,7 +110,7 @@ def page(results: Mapping[str, Mapping[str, Document]]) -> str:
     """Return docs/worth.md."""
     found = [document for _, document in documents(results)]
     sections = [section(name, document) for name, document in documents(results)] or [NOTHING]
-    longest = max((document["settings"].get("longest_s", 0.1) for document in found), default=LONGEST_S)
+    longest = max((document["settings"]["longest_s"] for document in found), default=LONGEST_S)
     title, introduction = INTRODUCTION.replace("LONGEST", f"{longest}").split("\n\nIt depends", 1)
     answers = [linear(document) for document in found[:1]]
     return "\n\n".join([title, *filter(None, answers), f"It depends{introduction}", *sections, PRICES]) + "\n"
@@ -270,10 +270,10 @@ which that is. `--gpu-price` and `--cpu-price` take your own prices.
 
 The figures below are host to host in one process: float32 rows in the caller's memory, answers in the caller's memory,
 medians of warm calls. The GPU's include the search for NaN that an entry makes. scikit-learn is called on float64 and
-on float32 rows, with the rows cut into a part for each core, and, where the figures have it, each way also without its
-search for NaN (`assume_finite`), and the fastest counts; onnxruntime has all cores, and the fastest graph that skl2onnx
-makes. A library whose answers differ from scikit-learn's float64 `predict` by more than
-0.01 standard deviations is not timed; where a call would take more than LONGEST s, larger batches are left out.
+on float32 rows, with the rows cut into a part for each core, each way also without its search for NaN
+(`assume_finite`), and the fastest counts; onnxruntime has all cores, and the fastest graph that skl2onnx makes. A
+library whose answers differ from scikit-learn's float64 `predict` by more than 0.01 standard deviations is not timed;
+where a call would take more than LONGEST s, larger batches are left out.
 
 What they do not say: a served request takes some 150 µs in the Triton server whatever the model, so that a millisecond
 saved is felt there and ten microseconds are not. And a GPU host that waits for requests costs what a busy one costs:

@@ -4,10 +4,10 @@ Mathematics: yᵢⱼ = exp(xᵢⱼ − mᵢ) / Σₖ exp(xᵢₖ − mᵢ) with 
 Any mᵢ gives the same yᵢⱼ; with the largest no exponential overflows, and one at least is 1. The gradient of x is
 yᵢⱼ·(gᵢⱼ − Σₖ gᵢₖ·yᵢₖ) for a gradient g of y.
 Lesson: torch's five operations (maximum, difference, exponential, sum, quotient) go through the memory five
-times; in one kernel a row is read once and written once. Every row has a program of its own, however long it is: one
+times; in one kernel a row is read once and written once. Programs do not go from row to row, however long rows are: one
 begins to read while another's writes are still under way. A row too long for the registers is read twice: first, block
-by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′
-only rescales the sum, s·exp(m − m′), so no third reading is needed. Attention does the same.
+by block, with the largest so far m and the sum s of exponentials so far. A block with a larger maximum m′ only rescales
+the sum, s·exp(m − m′), so no third reading is needed. Attention does the same.
 Bound: a row that is read twice moves three numbers where a copy moves two: 2/3 of a copy's rate, and 3/5 for the
 gradient, which reads y and g twice and writes d once. The second reading begins at the row's end, whose blocks the
 cache may still hold, so that more than the bound can be reached.
