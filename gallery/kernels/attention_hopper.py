@@ -24,9 +24,11 @@ the compiler.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import torch
 import triton
+from triton.compiler import CompiledKernel
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -227,6 +229,14 @@ def attention_hopper_kernel(
     )
 
 
+_COMPILED: dict[tuple[Any, ...], CompiledKernel] = {}
+"""The compiled kernels by what decides about them.
+
+The language itself finds them by texts that it makes of all arguments, layouts included, which takes longer than the
+kernel of a small model.
+"""
+
+
 @functools.cache
 def is_hopper() -> bool:
     """Return whether there is a Hopper GPU; later GPUs lack its instructions."""
@@ -261,7 +271,10 @@ def launch(
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
     descriptors = describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value)
     turns = triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads
-    attention_hopper_kernel[(min(turns, multiprocessors(q.device)),)](
-        *descriptors, kept, heads, batch * heads, queries, keys, turns, scale,
-        D=size, CAUSAL=causal, num_warps=4,
-    )  # fmt: skip
+    grid = (min(turns, multiprocessors(q.device)), 1, 1)
+    arguments = (*descriptors, kept, heads, batch * heads, queries, keys, turns, scale, size, causal)
+    decisive = q.dtype, size, causal, q.device
+    if decisive in _COMPILED:
+        _COMPILED[decisive][grid](*arguments)
+    else:
+        _COMPILED[decisive] = attention_hopper_kernel[grid](*arguments, num_warps=4)

@@ -23,7 +23,7 @@ from .gather import Gathering, Part, on_cpu
 from .graphs import Chunk, Lane, Piece, graph_sizes, streams
 from .program import Program
 from .resident import Outputs, Resident
-from .staging import Staging, split
+from .staging import Staging, copied, copy, split
 from .streams import MOST_BRANCHES, Task
 from .upload import upload
 
@@ -167,12 +167,12 @@ class KernelExecutor:
         answers = self._stage((X,), rows, outputs).arrays
         if rows <= self._chunk_rows:
             self.wait()
-            return {name: answer.copy() for name, answer in answers.items()}
+            return {name: copied(answer) for name, answer in answers.items()}
         found = {name: np.empty_like(answer) for name, answer in answers.items()}
         for piece in self._schedules[outputs].pieces(rows):
             piece.wait()
             for name, answer in answers.items():
-                found[name][piece.start : piece.stop] = answer[piece.start : piece.stop]
+                copy(answer[piece.start : piece.stop], found[name][piece.start : piece.stop])
         return found
 
     @functools.cached_property
@@ -181,11 +181,6 @@ class KernelExecutor:
         if self._gathering is None:
             raise PlanError("Only an executor with a gathering on this device reads rows there.")
         return Resident(self._program, self._lanes[0], self._gathering, self._staging.tensor.dtype)
-
-    def _settle(self) -> None:
-        """Wait for the stream on which buffers were made: it may still read the earlier contents of their memory."""
-        if self._on_gpu:
-            torch.cuda.current_stream(self._device).synchronize()
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compile every kernel, capture every graph, and compute one row."""
@@ -202,7 +197,13 @@ class KernelExecutor:
     def _bind(self, outputs: Outputs) -> _Schedule:
         """Lay out buffers and launches for a set of outputs."""
         steps = self._plan.steps_for(outputs)
-        host = {name: self._host_buffer(self._widths[self._plan.outputs[name]]) for name in outputs}
+        rows = len(self._staging.tensor)
+        host = {
+            name: torch.zeros(
+                rows, self._widths[self._plan.outputs[name]], dtype=torch.float32, pin_memory=self._on_gpu
+            )
+            for name in outputs
+        }
         readers = [step for step in steps if INPUT in step.inputs]
         direct = not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once())
         lane = self._lanes[0]
@@ -216,7 +217,8 @@ class KernelExecutor:
             chunks = {tasks: Chunk(tasks, lane) for way in ways for tasks in way}
             pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane))
         schedule = self._schedules[outputs] = _Schedule(whole, pieces, host)
-        self._settle()
+        if self._on_gpu:  # the stream on which buffers were made may still read the earlier contents of their memory
+            torch.cuda.current_stream(self._device).synchronize()
         return schedule
 
     def _ways(
@@ -237,7 +239,7 @@ class KernelExecutor:
         if direct:
             ways.append((self._compute(steps, lane, outputs, start, staged),))
         if self._gathering or not direct:
-            given = self._device_buffer(lane, INPUT)[: stop - start]
+            given = self._program.buffer(lane.values, INPUT, self._chunk_rows, staged.dtype)[: stop - start]
             compute = self._compute(steps, lane, outputs, start, given)
             if not direct:
                 ways.append(((Task((), INPUT, functools.partial(upload, staged, given)),), compute))
@@ -251,12 +253,6 @@ class KernelExecutor:
         """Return the tasks that write outputs, buffers by name, for `given`, the batch's rows from `start` on."""
         host = {name: buffer[start : start + len(given)] for name, buffer in outputs.items()}
         return self._program.tasks(steps, lane.values, self._chunk_rows, host, given)
-
-    def _device_buffer(self, lane: Lane, value: str) -> torch.Tensor:
-        return self._program.buffer(lane.values, value, self._chunk_rows, self._staging.tensor.dtype)
-
-    def _host_buffer(self, width: int) -> torch.Tensor:
-        return torch.zeros(len(self._staging.tensor), width, dtype=torch.float32, pin_memory=self._on_gpu)
 
 
 class _Schedule:

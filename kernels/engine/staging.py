@@ -32,17 +32,12 @@ class Staging:
         self._n_features = n_features
 
     def fill(self, parts: Sequence[np.ndarray], start: int, rows: int) -> None:
-        """Copy matrices `[*, n_features]` of this dtype, `rows` in all, one below the other, from row `start` on.
-
-        torch copies with several threads. numpy begins sooner and is faster with matrices whose columns are contiguous.
-        """
+        """Copy matrices `[*, n_features]` of this dtype, `rows` in all, one below the other, from row `start` on."""
         stop = start + rows
         if len(parts) > 1:
             np.concatenate(parts, out=self._rows[start:stop])
-        elif parts[0].size < MANY_NUMBERS or not parts[0].flags.c_contiguous:
-            self._rows[start:stop] = parts[0]
         else:
-            self.tensor[start:stop].copy_(torch.from_numpy(unlocked(parts[0])))
+            copy(parts[0], self._rows[start:stop])
 
     def numbers(self, rows: int) -> np.ndarray:
         """Return the numbers of the first `rows` rows, one row after the other, as they lie here."""
@@ -51,6 +46,24 @@ class Staging:
     def rows(self, count: int) -> np.ndarray:
         """Return the first `count` rows as they lie here."""
         return self._rows[:count]
+
+
+def copy(source: np.ndarray, target: np.ndarray) -> None:
+    """Copy a matrix to one of its shape and dtype that is contiguous.
+
+    torch copies with several threads. numpy begins sooner and is faster with matrices whose columns are contiguous.
+    """
+    if source.size < MANY_NUMBERS or not source.flags.c_contiguous:
+        target[:] = source
+    else:
+        torch.from_numpy(target).copy_(torch.from_numpy(unlocked(source)))
+
+
+def copied(source: np.ndarray) -> np.ndarray:
+    """Return a contiguous matrix's copy."""
+    found = np.empty_like(source)
+    copy(source, found)
+    return found
 
 
 class _Unlocked:

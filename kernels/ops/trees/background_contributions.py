@@ -19,10 +19,9 @@ other, and those of all leaves as multiples of one unit, a power of two, such th
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import factorial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -31,12 +30,8 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
-from .integer_sum import ROUND, answer
-from .launch import contributions_tile
+from .integer_sum import ROUND, store_sums
 from .leaf_patterns import LeafPatterns
-
-LARGEST_SCRATCH = 2**28
-"""The most bytes of patterns that the first kernel writes before the second reads them."""
 
 SIZES = tl.constexpr(64)
 """The numbers of players of a pattern, from 0 on."""
@@ -53,34 +48,31 @@ def _size(pattern):
     return (eights + (eights >> 32)) & 127
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def background_sums_kernel(
-    patterns,  # uint8, int16 or int64 [blocks of rows, LEAVES, TOGETHER]
+    patterns,  # uint8, int16 or int64 [blocks of rows, PARTS, TOGETHER]
     entries,  # int64 [entries], a leaf, and 6 bits for the place of a player
     held,  # float64 [entries], the leaf's value over the number of background rows, in units of the output
-    first_entry,  # int32 [OUTPUTS + 1], of each output, then the number of entries
-    starts,  # int64 [LEAVES + 1], of each leaf's background patterns
+    first_entry,  # int32 [chunks + 1], of each chunk, then the number of entries
+    starts,  # int64 [PARTS + 1], of each leaf's background patterns
     unmet,  # int64 [background patterns]
     sizes,  # int32 [background patterns], of players
     counts,  # int32 [background patterns], of rows
     chances,  # float64 [SIZES, SIZES]
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]
-    rows,
-    LEAVES: tl.constexpr,
+    out,  # see `store_sums`
+    PARTS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_ENTRIES: tl.constexpr,
 ):
-    """Add up what an output is given by its leaves. A program makes one output of `TOGETHER` rows."""
-    block = tl.program_id(0).to(tl.int64)
-    output = tl.program_id(1)
+    """Add up what an output is given by leaves. A program does `TOGETHER` rows of one chunk."""
     place = tl.arange(0, TOGETHER)
-    patterns += block * LEAVES * TOGETHER
+    patterns += tl.program_id(0).to(tl.int64) * PARTS * TOGETHER
     total = tl.zeros([BLOCK_ENTRIES, TOGETHER], tl.int64)
-    end = tl.load(first_entry + output + 1)
-    for start in tl.range(tl.load(first_entry + output), end, BLOCK_ENTRIES):
+    end = tl.load(first_entry + tl.program_id(1) + 1)
+    for start in tl.range(tl.load(first_entry + tl.program_id(1)), end, BLOCK_ENTRIES):
         entry = start + tl.arange(0, BLOCK_ENTRIES)
         inside = entry < end
         word = tl.load(entries + entry, mask=inside, other=0)
@@ -103,9 +95,7 @@ def background_sums_kernel(
             value += tl.where(missed, -chance, chance) * count.to(tl.float64)
         value = value * tl.load(held + entry, mask=inside, other=0.0)[:, None]
         total += ((value + ROUND) - ROUND).to(tl.int64)
-    row = block * TOGETHER + place
-    y = answer(tl.sum(total, axis=0), unit + output + 0 * row, baseline + output + 0 * row, row < rows, 1.0, "identity")
-    tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=row < rows)
+    store_sums(tl.sum(total, axis=0), unit, baseline, out, OUTPUTS=OUTPUTS, TOGETHER=TOGETHER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +141,11 @@ class BackgroundContributions(LeafPatterns):
         leaf, slot = np.nonzero(self.asked >= 0)
         word = np.broadcast_to(leaf << 6 | slot, output.shape).ravel()
         order = np.argsort(output.ravel(), kind="stable")
-        firsts = np.bincount(output.ravel(), minlength=self.output_width()).cumsum()
         return {
             **self.pattern_parameters(),
             "entries": word[order],
             "held": held.ravel()[order],
-            "first_entry": np.append(0, firsts).astype(np.int32),
+            **self.entry_parameters(output.ravel()[order], 1 + np.tile(np.diff(self.starts)[leaf], len(output))[order]),
             "starts": self.starts,
             "unmet": self.unmet,
             "background_sizes": self._sizes,
@@ -212,29 +201,14 @@ class BackgroundContributions(LeafPatterns):
             found[row] = torch.from_numpy(np.bincount(output.ravel(), whole.ravel(), found.shape[1]))
         return parameters["baseline"] + found * parameters["unit"]
 
-    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), leaves, tile = inputs, max(len(self.values), 1), contributions_tile(rows)
-        most = max(LARGEST_SCRATCH // (8 * leaves * tile.together), 1) * tile.together
-        for start in range(0, rows, most):
-            count = min(most, rows - start)
-            background_sums_kernel[(triton.cdiv(count, tile.together), output.shape[1])](
-                patterns=self.launch_patterns(parameters, x[start:], count, tile),
-                **{name: parameters[name] for name in ("entries", "held", "first_entry", "starts", "unmet")},
-                sizes=parameters["background_sizes"],
-                counts=parameters["background_counts"],
-                **{name: parameters[name] for name in ("chances", "unit", "baseline")},
-                out=output[start:],
-                rows=count,
-                LEAVES=leaves,
-                OUTPUTS=output.shape[1],
-                TOGETHER=tile.together,
-                BLOCK_ENTRIES=tile.block_entries,
-                num_warps=tile.num_warps,
-                enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
-            )
-
-    def launches(self, inputs: int) -> int:
-        return 3
+    def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:
+        background_sums_kernel[grid](
+            **{name: parameters[name] for name in ("entries", "held", "starts", "unmet")},
+            sizes=parameters["background_sizes"],
+            counts=parameters["background_counts"],
+            **{name: parameters[name] for name in ("chances", "unit", "baseline")},
+            **arguments,
+        )
 
     def describe(self) -> str:
         return f"{super().describe()}, {len(self.unmet):,} patterns of {self.rows:,} rows"

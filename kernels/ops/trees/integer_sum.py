@@ -116,6 +116,70 @@ def answer(total, unit, baseline, inside, DIVISOR: tl.constexpr, FUNCTION: tl.co
     return apply_function((first + total.to(tl.float64) * scale) / DIVISOR, FUNCTION)
 
 
+@triton.jit
+def store_sums(sums, unit, baseline, out, OUTPUTS: tl.constexpr, TOGETHER: tl.constexpr):
+    """Store a program's int64 sums of one chunk: of `TOGETHER` rows as they are, and of one row as the answer.
+
+    `out` is int64 `[chunks, blocks of rows, TOGETHER]`. For one row a chunk is an output, and `out` `[rows, OUTPUTS]`.
+    """
+    block, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = tl.arange(0, TOGETHER)
+    if TOGETHER == 1:
+        y = answer(sums, unit + chunk + place, baseline + chunk + place, place == 0, 1.0, "identity")
+        tl.store(out + block * OUTPUTS + chunk + place, y.to(out.dtype.element_ty))
+    else:
+        tl.store(out + (chunk * tl.num_programs(0) + block) * TOGETHER + place, sums)
+
+
+@triton.jit(do_not_specialize=["rows", "padded"])
+def add_chunks_kernel(
+    sums,  # int64 [chunks, padded]
+    first_chunk,  # int32 [OUTPUTS + 1], of each output, then the number of chunks
+    unit,  # float64 [OUTPUTS]
+    baseline,  # float64 [OUTPUTS]
+    out,  # float32 or float64 [rows, OUTPUTS]
+    rows,
+    padded,
+    OUTPUTS: tl.constexpr,
+    CHUNKS: tl.constexpr,  # the most of an output
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+):
+    """Make the answers from sums of chunks. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of them."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)[None, :]
+    inside = (row < rows) & (output < OUTPUTS)
+    first = tl.load(first_chunk + output, mask=output < OUTPUTS, other=0)
+    end = tl.load(first_chunk + output + 1, mask=output < OUTPUTS, other=0)
+    total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.int64)
+    for number in tl.static_range(CHUNKS):
+        chunk = first + number
+        total += tl.load(sums + chunk.to(tl.int64) * padded + row, mask=inside & (chunk < end), other=0)
+    y = answer(total, unit + output, baseline + output, inside, 1.0, "identity")
+    tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=inside)
+
+
+def add_chunks(sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int, chunks: int) -> None:
+    """Launch the sums over the chunks of each output, at most `chunks`, and write the answers of the first `rows`.
+
+    `sums` is int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and `baseline`.
+    """
+    outputs = output.shape[1]
+    add_chunks_kernel[(triton.cdiv(rows, ADDED), triton.cdiv(outputs, ADDED))](
+        sums=sums,
+        **{name: parameters[name] for name in ("first_chunk", "unit", "baseline")},
+        out=output,
+        rows=rows,
+        padded=sums.shape[1],
+        OUTPUTS=outputs,
+        CHUNKS=chunks,
+        BLOCK_ROWS=ADDED,
+        BLOCK_OUTPUTS=ADDED,
+        num_warps=4,
+        enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
+    )
+
+
 @triton.jit(do_not_specialize=["size", "parts"])
 def add_parts_kernel(
     sums,  # int64 [parts, size]

@@ -185,22 +185,26 @@ def stacked_symmetric_tile(rows: int, trees: int) -> tuple[int, int, int]:
     return max(128 // block_trees, 1), block_trees, 4 if block_trees < 1024 else 8
 
 
+MOST_ENTRIES = 512
+"""The most entries that a program of contributions adds up at a time."""
+
+
 class ContributionsTile(NamedTuple):
     """The work that programs of contributions do at a time."""
 
     together: int  # rows
     block_parts: int  # of trees, whose patterns a program makes
-    block_entries: int  # parts whose numbers a program adds up
+    block_entries: int  # entries that a program adds up
     num_warps: int  # of a program that adds up
 
 
 def contributions_tile(rows: int) -> ContributionsTile:
     """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
-    if rows <= 128:
-        return ContributionsTile(1, 128, 512, 4)
-    if rows < 4096:
-        return ContributionsTile(32, 16, 32, 4)
-    return ContributionsTile(32, 32, 16, 1)
+    if rows <= 64:
+        return ContributionsTile(1, 128, MOST_ENTRIES, 4)
+    if rows <= 512:
+        return ContributionsTile(32, 16, 8, 1)
+    return ContributionsTile(64 if rows <= 4096 else 128, 16, 4, 1)
 
 
 class PathsTile(NamedTuple):

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +25,8 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .launch import ContributionsTile
+from .integer_sum import add_chunks
+from .launch import ContributionsTile, contributions_tile
 from .nodes import CATEGORICAL, MISSING_LEFT, MOST_SETS, ROUNDINGS
 
 FEW_ROWS = 8
@@ -32,28 +35,57 @@ FEW_ROWS = 8
 MET_BY_MISSING = MISSING_LEFT
 """Flag of a term: NaN meets it. The other flag is `CATEGORICAL`."""
 
+MOST_FEATURES = 64
+"""The most features of rows that a program turns."""
+
+FEWEST_ENTRIES, MOST_CHUNKS = 128, 8
+"""The fewest entries that are added up together, roughly, and the most parts that an output's entries are cut into.
+
+Whoever has the output of most entries would otherwise be waited for.
+"""
+
+LARGEST_SCRATCH = 2**26
+"""The most bytes of patterns and of sums of chunks that wait to be read."""
+
 
 @triton.jit(do_not_specialize=["rows"])
 def feature_major_kernel(
     x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float32 or float64 [FEATURES, rows]
+    columns,  # float32 or float64 [⌈rows / TOGETHER⌉, FEATURES, TOGETHER]
     rows,
     FEATURES: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
+    TOGETHER: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
 ):
-    """Write the numbers of each feature one after the other."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
-    feature = tl.program_id(1).to(tl.int64) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
-    inside = (row < rows) & (feature < FEATURES)
-    value = tl.load(x + row * FEATURES + feature, mask=inside, other=0.0)
-    tl.store(columns + feature * rows + row, value.to(columns.dtype.element_ty), mask=inside)
+    """Write the numbers of each feature of `TOGETHER` rows one after the other, and zeros past the last row."""
+    block = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, TOGETHER)[:, None]
+    feature = tl.program_id(1) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
+    row, inside = block * TOGETHER + place, feature < FEATURES
+    value = tl.load(x + row * FEATURES + feature, mask=inside & (row < rows), other=0.0)
+    columns += block * (FEATURES * TOGETHER)
+    tl.store(columns + feature * TOGETHER + place, value.to(columns.dtype.element_ty), mask=inside)
+
+
+def feature_major(x: torch.Tensor, rows: int, together: int, like: torch.Tensor) -> torch.Tensor:
+    """Return the first `rows` rows as `[⌈rows / together⌉, features, together]`, of the dtype and device of `like`.
+
+    Neighbouring lanes of a kernel then have neighbouring rows, and read neighbouring numbers. Each number is read once,
+    and may lie in the host's memory.
+    """
+    if together == 1 and x.is_cuda:
+        return x
+    features, blocks = x.shape[1], triton.cdiv(rows, together)
+    columns = like.new_empty(blocks, features, together)
+    block = min(triton.next_power_of_2(features), MOST_FEATURES)
+    feature_major_kernel[(blocks, triton.cdiv(features, block))](
+        x, columns, rows, FEATURES=features, TOGETHER=together, BLOCK_FEATURES=block, num_warps=4
+    )
+    return columns
 
 
 @triton.jit
-def meets(
-    value, least, most, flags, sets, inside, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr
-):  # fmt: skip
+def meets(value, least, most, flags, sets, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr):
     """Return whether numbers meet terms, whose flags are the lowest bits of `flags`."""
     met = (value <= most) & ~(value <= least)
     if WORDS:
@@ -61,42 +93,36 @@ def meets(
         fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
         category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
         number = tl.where(categorical, most, 0.0).to(tl.int32)
-        bits = tl.load(sets + number * WORDS + (category >> 5), mask=inside & categorical, other=0)
+        bits = tl.load(sets + number * WORDS + (category >> 5), mask=categorical, other=0)
         met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
     if MISSING:
         met = tl.where(value != value, (flags & 1) != 0, met)
     return met
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def patterns_kernel(
-    x,  # float32 or float64 [rows, FEATURES]; where COLUMNS [FEATURES, rows]
+    x,  # float32 or float64 [blocks of rows, FEATURES, TOGETHER]
     words,  # int32 [terms, PARTS], the feature, 6 bits for the number of the condition, and 2 flags
     lower,  # float32 or float64 [terms, PARTS]
     upper,  # float32 or float64 [terms, PARTS]
     sets,  # int32 [sets, WORDS]
     counts,  # int32 [PARTS], of terms
-    patterns,  # uint8, int16 or int64 [⌈rows / TOGETHER⌉, PARTS, TOGETHER]
-    rows,
+    patterns,  # uint8, int16 or int64 [blocks of rows, PARTS, TOGETHER]
     FEATURES: tl.constexpr,
     PARTS: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
     MISSING: tl.constexpr,  # whether NaN meets a term
-    COLUMNS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
 ):
-    """Write which conditions are not met. A program does `TOGETHER` rows of `BLOCK_PARTS` parts.
-
-    Rows past the last have the pattern of zeros.
-    """
+    """Write which conditions are not met. A program does `TOGETHER` rows of `BLOCK_PARTS` parts."""
     block = tl.program_id(1).to(tl.int64)
-    place = tl.arange(0, TOGETHER)
-    row = (block * TOGETHER + place)[None, :]
+    place = tl.arange(0, TOGETHER)[None, :]
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     known = part < PARTS
-    inside = row < rows
+    x += block * (FEATURES * TOGETHER)
     unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
     count = tl.load(counts + part, mask=known, other=0)
     for term in tl.range(0, tl.max(count, axis=0)):
@@ -104,14 +130,11 @@ def patterns_kernel(
         word = tl.load(words + at, mask=known, other=0)
         least = tl.load(lower + at, mask=known, other=0.0)[:, None]
         most = tl.load(upper + at, mask=known, other=0.0)[:, None]
-        feature = (word >> 8).to(tl.int64)
-        own = x + (feature * rows if COLUMNS else feature)[:, None]
-        value = tl.load(own + (row if COLUMNS else row * FEATURES), mask=inside, other=0.0).to(upper.dtype.element_ty)
-        flags = word[:, None]
-        met = meets(value, least, most, flags, sets, inside, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
+        value = tl.load(x + ((word >> 8) * TOGETHER)[:, None] + place).to(upper.dtype.element_ty)
+        met = meets(value, least, most, word[:, None], sets, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
         bit = (term < count).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
         unmet |= tl.where(met, 0, bit[:, None])
-    at = (block * PARTS + part[:, None]) * TOGETHER + place[None, :]
+    at = (block * PARTS + part[:, None]) * TOGETHER + place
     tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
 
 
@@ -206,36 +229,84 @@ class LeafPatterns(Operation):
             "counts": counts,
         }
 
+    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
+        (x,), parts, tile = inputs, max(len(self.asked), 1), contributions_tile(rows)
+        chunked = tile.together > 1
+        first_entry = parameters["chunks" if chunked else "first_entry"]
+        chunks = len(first_entry) - 1
+        row_bytes = parts * self.pattern_dtype.itemsize + 8 * chunks * chunked
+        most = max(LARGEST_SCRATCH // (row_bytes * tile.together), 1) * tile.together
+        for start in range(0, rows, most):
+            count, out = min(most, rows - start), output[start:]
+            blocks = triton.cdiv(count, tile.together)
+            if chunked:
+                out = first_entry.new_empty(chunks, blocks * tile.together, dtype=torch.int64)
+            self.launch_sums(
+                parameters,
+                (blocks, chunks),
+                patterns=self.launch_patterns(parameters, x[start:], count, tile),
+                first_entry=first_entry,
+                out=out,
+                PARTS=parts,
+                OUTPUTS=output.shape[1],
+                TOGETHER=tile.together,
+                BLOCK_ENTRIES=tile.block_entries,
+                num_warps=tile.num_warps,
+                enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
+            )
+            if chunked:
+                add_chunks(out, parameters, output[start:], count, MOST_CHUNKS)
+
+    @abstractmethod
+    def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:
+        """Launch the sums of chunks, or of outputs, with the arguments that all kernels of such sums have."""
+
+    def reads_input_once(self) -> bool:
+        return True
+
+    def launches(self, inputs: int) -> int:
+        return 4
+
     def launch_patterns(
         self, parameters: Parameters, x: torch.Tensor, rows: int, tile: ContributionsTile
     ) -> torch.Tensor:
         """Launch the kernel, and return the patterns, `[⌈rows / together⌉, parts, together]`."""
         parts, blocks = len(self.asked), triton.cdiv(rows, tile.together)
-        patterns = torch.empty(blocks, max(parts, 1), tile.together, dtype=self.pattern_dtype, device=x.device)
-        many = tile.together > 1  # neighbouring lanes then have neighbouring rows
-        if parts and many:
-            columns = torch.empty(x.shape[1], rows, dtype=parameters["upper"].dtype, device=x.device)
-            feature_major_kernel[(triton.cdiv(rows, 64), triton.cdiv(x.shape[1], 16))](
-                x, columns, rows, FEATURES=x.shape[1], BLOCK_ROWS=64, BLOCK_FEATURES=16, num_warps=4
-            )
-            x = columns.T
+        patterns = parameters["counts"].new_empty(blocks, max(parts, 1), tile.together, dtype=self.pattern_dtype)
         if parts:
             patterns_kernel[(triton.cdiv(parts, tile.block_parts), blocks)](
-                x=x,
+                x=feature_major(x, rows, tile.together, parameters["upper"]),
                 **{name: parameters[name] for name in ("words", "lower", "upper", "sets", "counts")},
                 patterns=patterns,
-                rows=rows,
                 FEATURES=x.shape[1],
                 PARTS=parts,
                 WORDS=self.sets.shape[1] if len(self.sets) else 0,
                 FLOOR=self.rounding == "floor",
                 MISSING=bool((self.flags & (MET_BY_MISSING | CATEGORICAL)).any()),
-                COLUMNS=many,
                 TOGETHER=tile.together,
                 BLOCK_PARTS=tile.block_parts,
                 num_warps=4,
             )
         return patterns
+
+    def entry_parameters(self, output: np.ndarray, work: np.ndarray) -> dict[str, np.ndarray]:
+        """Return where the entries of each output begin, and those of its chunks, which have about as much work each.
+
+        Args:
+            output: the output of each entry, in ascending order.
+            work: the work of each entry, int64.
+        """
+        counts, done = np.bincount(output, minlength=self.output_width()), np.append(0, work.cumsum())
+        first = np.append(0, counts.cumsum())
+        chunks = np.clip(-(-counts // FEWEST_ENTRIES), 1, MOST_CHUNKS)
+        own = np.repeat(np.arange(len(counts)), chunks)
+        before, after = done[first[own]], done[first[own + 1]]
+        starts = np.searchsorted(done, before + (after - before) * _ranks(own) // chunks[own])
+        return {
+            "first_entry": first.astype(np.int32),
+            "chunks": np.append(starts, len(output)).astype(np.int32),
+            "first_chunk": np.append(0, chunks.cumsum()).astype(np.int32),
+        }
 
     def outputs_of(self, parts: slice, players: int) -> np.ndarray:
         """Return the outputs to which parts of so many players add, int64 `[targets, parts, players]`."""

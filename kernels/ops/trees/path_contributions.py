@@ -41,10 +41,11 @@ import triton
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .cpu_path_walks import Room, Walk, add_walk, walks_of
+from .integer_sum import add_chunks
 from .launch import paths_tile
-from .leaf_patterns import Terms, feature_major_kernel
+from .leaf_patterns import Terms, feature_major
 from .nodes import ROUNDINGS, check_trees
-from .path_kernels import ROUND_BITS, path_answers_kernel, states_kernel, walks_kernel
+from .path_kernels import ROUND_BITS, states_kernel, walks_kernel
 from .path_walks import Arranged, Chunks, arranged, chunks_of, rows_of_ratios, steps_of
 
 LARGEST_STATES = 2**28
@@ -132,6 +133,7 @@ class PathContributions(Operation):
             "shares": self.share[node],
             "owners": self.player[node],
             "held": np.append(self._held, np.zeros((len(self.base), 1)), axis=1),
+            "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32),
             **self.plain_parameters(),
         }
         for chunks in self._chunks:
@@ -222,12 +224,12 @@ class PathContributions(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), nodes, targets = inputs, len(self._inner), len(self.base)
-        tile = paths_tile(rows)
+        tile, unit = paths_tile(rows), parameters["unit"]
         most = max(LARGEST_STATES // (max(nodes, 1) * tile.together), 1) * tile.together
         for start in range(0, rows, most):
             count = min(most, rows - start)
             blocks = triton.cdiv(count, tile.together)
-            sums = torch.zeros(output.shape[1], blocks * tile.together, dtype=torch.int64, device=x.device)
+            sums = unit.new_zeros(output.shape[1], blocks * tile.together, dtype=torch.int64)
             states = self._launch_states(parameters, x[start:], count, tile.together) if self._walks else sums
             for points, number, depth in self._walks:
                 size = depth * 2 * points * tile.together
@@ -238,7 +240,7 @@ class PathContributions(Operation):
                     **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step")},
                     **{name: parameters[f"{name}_{points}"] for name in ("ratios", "weights")},
                     **{name: parameters[name] for name in ("shares", "owners", "held")},
-                    stacks=torch.empty(programs * size, dtype=torch.float64, device=x.device),
+                    stacks=unit.new_empty(programs * size),
                     sums=sums,
                     blocks=blocks,
                     jobs=jobs,
@@ -253,46 +255,30 @@ class PathContributions(Operation):
                     num_warps=1,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
-            path_answers_kernel[(triton.cdiv(count, 32), triton.cdiv(output.shape[1], 32))](
-                sums=sums,
-                **{name: parameters[name] for name in ("unit", "baseline")},
-                out=output[start:],
-                rows=count,
-                padded=sums.shape[1],
-                OUTPUTS=output.shape[1],
-                BLOCK_ROWS=32,
-                BLOCK_OUTPUTS=32,
-                num_warps=4,
-                enable_fp_fusion=False,
-            )
+            add_chunks(sums, parameters, output[start:], count, 1)
 
     def _launch_states(self, parameters: Parameters, x: torch.Tensor, rows: int, together: int) -> torch.Tensor:
         """Launch the kernels that say where rows go at nodes, and return `[⌈rows / together⌉, nodes, together]`."""
-        nodes, blocks, many = len(self._inner), triton.cdiv(rows, together), together > 1
-        if many:  # neighbouring lanes then have neighbouring rows
-            columns = torch.empty(x.shape[1], rows, dtype=parameters["thresholds"].dtype, device=x.device)
-            feature_major_kernel[(triton.cdiv(rows, 64), triton.cdiv(x.shape[1], 16))](
-                x, columns, rows, FEATURES=x.shape[1], BLOCK_ROWS=64, BLOCK_FEATURES=16, num_warps=4
-            )
-            x = columns.T
-        states = torch.empty(blocks, nodes, together, dtype=torch.uint8, device=x.device)
+        nodes, blocks = len(self._inner), triton.cdiv(rows, together)
+        states = parameters["words"].new_empty(blocks, nodes, together, dtype=torch.uint8)
         block = max(256 // together, 1)
         states_kernel[(triton.cdiv(nodes, block), blocks)](
-            x=x,
+            x=feature_major(x, rows, together, parameters["thresholds"]),
             **{name: parameters[name] for name in ("words", "thresholds", "sets", "earlier")},
             states=states,
-            rows=rows,
             FEATURES=x.shape[1],
             NODES=nodes,
             WORDS=self.sets.shape[1] if len(self.sets) else 0,
             FLOOR=self.rounding == "floor",
             MISSING=self._missing,
-            COLUMNS=many,
             TOGETHER=together,
             BLOCK_NODES=block,
             num_warps=4,
         )
         return states
+
+    def reads_input_once(self) -> bool:
+        return True
 
     def launches(self, inputs: int) -> int:
         return 4 + len(self._chunks)

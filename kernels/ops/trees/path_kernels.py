@@ -1,11 +1,11 @@
-"""Kernels of `path_contributions.py`, which has the mathematics: where rows go, walks over chunks, and the answers."""
+"""Kernels of `path_contributions.py`, which has the mathematics: where rows go, and walks over chunks."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from .integer_sum import ROUND, answer
+from .integer_sum import ROUND
 from .leaf_patterns import meets
 
 ROUND_BITS = 0x4338000000000000
@@ -14,61 +14,53 @@ ROUND_BITS = 0x4338000000000000
 
 @triton.jit
 def goes_left(
-    x, node, row, words, thresholds, sets, rows, mask,
-    FEATURES: tl.constexpr, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr, COLUMNS: tl.constexpr,
+    x, node, place, words, thresholds, sets, mask,
+    WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """Return whether nodes send rows to the left, bool `[nodes, rows]`; `mask` is that of nodes."""
     word = tl.load(words + node, mask=mask, other=0)[:, None]
     threshold = tl.load(thresholds + node, mask=mask, other=0.0)[:, None]
-    feature = (word >> 2).to(tl.int64)
-    inside = mask[:, None] & (row < rows)
-    value = tl.load(x + (feature * rows + row if COLUMNS else row * FEATURES + feature), mask=inside, other=0.0)
-    value = value.to(thresholds.dtype.element_ty)
-    return meets(value, float("nan"), threshold, word, sets, inside, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
+    value = tl.load(x + (word >> 2) * TOGETHER + place).to(thresholds.dtype.element_ty)
+    return meets(value, float("nan"), threshold, word, sets, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def states_kernel(
-    x,  # float32 or float64 [rows, FEATURES]; where COLUMNS [FEATURES, rows]
+    x,  # float32 or float64 [blocks of rows, FEATURES, TOGETHER]
     words,  # int32 [NODES], the feature and 2 flags
     thresholds,  # float32 or float64 [NODES]
     sets,  # int32 [sets, WORDS]
     earlier,  # int32 [NODES], twice the node above of the same player, plus 1 to the right; −1 if none, −2 if constant
-    states,  # uint8 [⌈rows / TOGETHER⌉, NODES, TOGETHER]
-    rows,
+    states,  # uint8 [blocks of rows, NODES, TOGETHER]
     FEATURES: tl.constexpr,
     NODES: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no node asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
     MISSING: tl.constexpr,  # whether NaN may go to the left
-    COLUMNS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_NODES: tl.constexpr,
 ):
     """Write 2 where the player met all that was asked above, plus 1 if the row goes to the left, and else 1."""
     block = tl.program_id(1).to(tl.int64)
-    place = tl.arange(0, TOGETHER)
-    row = (block * TOGETHER + place)[None, :]
+    place = tl.arange(0, TOGETHER)[None, :]
     node = tl.program_id(0) * BLOCK_NODES + tl.arange(0, BLOCK_NODES)
     mask = node < NODES
+    x += block * (FEATURES * TOGETHER)
     left = goes_left(
-        x, node, row, words, thresholds, sets, rows, mask,
-        FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, COLUMNS=COLUMNS,
-    )  # fmt: skip
+        x, node, place, words, thresholds, sets, mask, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, TOGETHER=TOGETHER
+    )
     above = tl.load(earlier + node, mask=mask, other=-1)
-    known = (above > -2)[:, None] & (row >= 0)
+    known = (above > -2)[:, None] & (place >= 0)
     while tl.max(above, axis=0) >= 0:
         asks = above >= 0
         goes = goes_left(
-            x, above >> 1, row, words, thresholds, sets, rows, asks,
-            FEATURES=FEATURES, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, COLUMNS=COLUMNS,
+            x, above >> 1, place, words, thresholds, sets, asks,
+            WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING, TOGETHER=TOGETHER,
         )  # fmt: skip
         known &= (above < 0)[:, None] | (goes == ((above & 1) == 0)[:, None])
         above = tl.load(earlier + (above >> 1), mask=asks, other=-1)
     state = tl.where(known, tl.where(left, 3, 2), 1)
-    tl.store(
-        states + (block * NODES + node[:, None]) * TOGETHER + place[None, :], state.to(tl.uint8), mask=mask[:, None]
-    )
+    tl.store(states + (block * NODES + node[:, None]) * TOGETHER + place, state.to(tl.uint8), mask=mask[:, None])
 
 
 @triton.jit
@@ -191,24 +183,3 @@ def walks_kernel(
                 tl.atomic_add(output, tl.sum(rounded, axis=0) - ROUNDED, sem="relaxed")
             flags, share, owner, state, y, q = next_flags, next_share, next_owner, next_state, next_y, next_q
             value, other_value, next_flags = next_value, next_other_value, after_flags
-
-
-@triton.jit(do_not_specialize=["rows", "padded"])
-def path_answers_kernel(
-    sums,  # int64 [OUTPUTS, padded]
-    unit,  # float64 [OUTPUTS]
-    baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]
-    rows,
-    padded,
-    OUTPUTS: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_OUTPUTS: tl.constexpr,
-):
-    """Make the answers. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of them."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
-    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)[None, :]
-    inside = (row < rows) & (output < OUTPUTS)
-    total = tl.load(sums + output.to(tl.int64) * padded + row, mask=inside, other=0)
-    y = answer(total, unit + output, baseline + output, inside, 1.0, "identity")
-    tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=inside)

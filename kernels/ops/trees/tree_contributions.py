@@ -18,9 +18,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +28,8 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Parameters
-from .integer_sum import answer
-from .launch import contributions_tile
+from .integer_sum import store_sums
+from .launch import MOST_ENTRIES
 from .leaf_patterns import LeafPatterns
 
 LARGEST_TABLE = 2**30
@@ -38,9 +37,6 @@ LARGEST_TABLE = 2**30
 
 MOST_SHIFT = 22
 """Numbers of 31 bits that are shifted further could reach 2⁵³."""
-
-LARGEST_SCRATCH = 2**25
-"""The most bytes of patterns that the first kernel writes before the second reads them."""
 
 ROWS = 64
 """The rows that a CPU looks up together, more of few numbers: it reads a part's lines while they are in the cache."""
@@ -50,6 +46,13 @@ NUMBERS = 2**18
 
 LARGEST_PLACES = 2**22
 """The most places of numbers in the outputs of all rows that a CPU looks up together."""
+
+
+AHEAD = 3 * MOST_ENTRIES
+"""The most entries that a program loads past the last one."""
+
+STEP = 8
+"""The work of an entry, in lines of the cache, besides its look-ups."""
 
 
 class Lookup(NamedTuple):
@@ -65,38 +68,64 @@ class Lookup(NamedTuple):
     places: np.ndarray  # int64 [parts, rows, numbers], the same in the outputs of many rows
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def contributions_kernel(
-    patterns,  # uint8 or int16 [⌈rows / TOGETHER⌉, PARTS, TOGETHER]
-    entries,  # int64 [entries], a part, 6 bits for its shift, and 28 bits for the start of its numbers in `table`
-    first_entry,  # int32 [OUTPUTS + 1], of each output, then the number of entries
+    patterns,  # uint8 or int16 [blocks of rows, PARTS, TOGETHER]
+    entries,  # int64 [entries, and AHEAD more], a part, 5 bits for its shift, and 27 bits for the start in `table`
+    first_entry,  # int32 [chunks + 1], of each chunk, then the number of entries
     table,  # int32
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
-    out,  # float32 or float64 [rows, OUTPUTS]
-    rows,
+    out,  # see `store_sums`
     PARTS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_ENTRIES: tl.constexpr,
 ):
-    """Add up the numbers of parts. A program makes one output of `TOGETHER` rows, `BLOCK_ENTRIES` parts at a time."""
-    block = tl.program_id(0).to(tl.int64)
-    output = tl.program_id(1)
-    place = tl.arange(0, TOGETHER)
-    own = patterns + block * PARTS * TOGETHER + place[None, :]
-    total = tl.zeros([BLOCK_ENTRIES, TOGETHER], tl.int64)
-    end = tl.load(first_entry + output + 1)
-    for start in tl.range(tl.load(first_entry + output), end, BLOCK_ENTRIES):
-        entry = start + tl.arange(0, BLOCK_ENTRIES)
-        word = tl.load(entries + entry, mask=entry < end, other=0)[:, None]
-        inside = (entry < end)[:, None]
-        pattern = tl.load(own + (word >> 34) * TOGETHER, mask=inside, other=0)
-        number = tl.load(table + (word & ((1 << 28) - 1)) + pattern, mask=inside, other=0)
-        total += number.to(tl.int64) << ((word >> 28) & 63)
-    row = block * TOGETHER + place
-    y = answer(tl.sum(total, axis=0), unit + output + 0 * row, baseline + output + 0 * row, row < rows, 1.0, "identity")
-    tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=row < rows)
+    """Add up the numbers of parts. A program does `TOGETHER` rows of one chunk, `BLOCK_ENTRIES` parts at a time.
+
+    Neighbouring lanes have neighbouring rows and look up the same part, whose numbers lie in few lines of the cache.
+    Entries are loaded two steps before their numbers, and patterns one step, so that no step waits three times. One row
+    has no more than a few steps.
+    """
+    patterns += tl.program_id(0).to(tl.int64) * (PARTS * TOGETHER)
+    total = tl.zeros([TOGETHER, BLOCK_ENTRIES], tl.int64)
+    begin, end = tl.load(first_entry + tl.program_id(1)), tl.load(first_entry + tl.program_id(1) + 1)
+    place = tl.arange(0, BLOCK_ENTRIES)
+    if TOGETHER == 1:
+        for start in tl.range(begin, end, BLOCK_ENTRIES):
+            word = tl.load(entries + start + place, mask=start + place < end, other=0)
+            total += numbers_of(table, word, patterns_of(patterns, word, TOGETHER=TOGETHER), start + place < end)
+    else:
+        word, next_word = tl.load(entries + begin + place), tl.load(entries + begin + place + BLOCK_ENTRIES)
+        pattern = patterns_of(patterns, word, TOGETHER=TOGETHER)
+        for start in tl.range(begin, end, BLOCK_ENTRIES):
+            next_pattern = patterns_of(patterns, next_word, TOGETHER=TOGETHER)
+            word_after = tl.load(entries + start + place + 2 * BLOCK_ENTRIES)
+            total += numbers_of(table, word, pattern, start + place < end)
+            word, next_word, pattern = next_word, word_after, next_pattern
+    store_sums(tl.sum(total, axis=1), unit, baseline, out, OUTPUTS=OUTPUTS, TOGETHER=TOGETHER)
+
+
+@triton.jit
+def patterns_of(patterns, word, TOGETHER: tl.constexpr):
+    """Return the patterns of the entries' parts, uint32 `[rows, entries]`."""
+    at = (patterns + (word >> 32) * TOGETHER)[None, :] + tl.arange(0, TOGETHER)[:, None]
+    if TOGETHER > 1:  # or a thread would load the patterns of many rows at once, and look up each of them elsewhere
+        at = tl.max_contiguous(at, [1, 1])
+    pattern = tl.load(at)
+    if pattern.dtype == tl.int16:
+        pattern = pattern.to(tl.uint16, bitcast=True)
+    return pattern.to(tl.uint32)
+
+
+@triton.jit
+def numbers_of(table, word, pattern, inside):
+    """Return the entries' numbers for patterns, int64 `[rows, entries]`, and 0 for entries that are not inside."""
+    low = word.to(tl.uint32)
+    number = tl.load((table + (low & ((1 << 27) - 1)))[None, :] + pattern)
+    factor = tl.where(inside, 1 << (low >> 27).to(tl.int32), 0)
+    return number.to(tl.int64) * factor[None, :].to(tl.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,19 +169,20 @@ class TreeContributions(LeafPatterns):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the terms of each part, and each output's list of parts with their numbers."""
-        outputs, words, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+        outputs, words, lines, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
         for conditions, players, own in self.groups:
             output = self.outputs_of(own, players).swapaxes(0, 1)  # [parts, targets, players]
             begin = start + (np.arange(output.size) << conditions).reshape(output.shape)
             outputs.append(output.ravel())
-            words.append((np.arange(own.start, own.stop)[:, None, None] << 34 | begin).ravel())
+            words.append((np.arange(own.start, own.stop)[:, None, None] << 32 | begin).ravel())
+            lines.append(np.full(output.size, min(1 << conditions >> 5, 32)))  # of the cache that 32 rows look up
             start += output.size << conditions
-        output = np.concatenate(outputs)
-        ends = np.bincount(output, minlength=self.output_width()).cumsum()
+        output, entries = np.concatenate(outputs), np.concatenate(words) | self.shift.astype(np.int64) << 27
+        order = np.argsort(output, kind="stable")
         return {
             **self.pattern_parameters(),
-            "entries": (np.concatenate(words) | self.shift.astype(np.int64) << 28)[np.argsort(output, kind="stable")],
-            "first_entry": np.append(0, ends).astype(np.int32),
+            "entries": np.append(entries[order], np.zeros(AHEAD, np.int64)),
+            **self.entry_parameters(output[order], STEP + np.concatenate(lines)[order]),
             "table": self.table,
             **self.plain_parameters(),
         }
@@ -193,26 +223,10 @@ class TreeContributions(LeafPatterns):
                     )
         return parameters["baseline"] + sums * parameters["unit"]
 
-    def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), parts = inputs, max(len(self.asked), 1)
-        tile = contributions_tile(rows)
-        most = max(LARGEST_SCRATCH // (parts * self.pattern_dtype.itemsize * tile.together), 1) * tile.together
-        for start in range(0, rows, most):
-            count = min(most, rows - start)
-            contributions_kernel[(triton.cdiv(count, tile.together), output.shape[1])](
-                patterns=self.launch_patterns(parameters, x[start:], count, tile),
-                **{name: parameters[name] for name in ("entries", "first_entry", "table", "unit", "baseline")},
-                out=output[start:],
-                rows=count,
-                PARTS=parts,
-                OUTPUTS=output.shape[1],
-                TOGETHER=tile.together,
-                BLOCK_ENTRIES=tile.block_entries,
-                num_warps=tile.num_warps,
-            )
-
-    def launches(self, inputs: int) -> int:
-        return 3
+    def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:
+        contributions_kernel[grid](
+            **{name: parameters[name] for name in ("entries", "table", "unit", "baseline")}, **arguments
+        )
 
     @functools.cached_property
     def _lookups(self) -> list[Lookup]:

@@ -15,8 +15,7 @@ from tests.kernels.operations_trees import (
     tree_contributions,
 )
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.trees import background_contributions as backgrounds
-from triton_regressors.kernels.ops.trees import cpu_path_walks, path_walks
+from triton_regressors.kernels.ops.trees import cpu_path_walks, leaf_patterns, path_walks
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile, PathsTile, contributions_tile
@@ -25,7 +24,7 @@ from triton_regressors.kernels.ops.trees.path_contributions import PathContribut
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 
 NAMES = [name for name, (op, _) in OPERATIONS.items() if isinstance(op, LeafPatterns | PathContributions)]
-TILES = [contributions_tile(rows) for rows in (1, 1000, 65536)]
+TILES = [contributions_tile(rows) for rows in (1, 100, 1000, 65536)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,16 +50,31 @@ def test_tiles_and_batches_do_not_change_a_bit(
     op, widths = OPERATIONS[name]
     (x,) = inputs_for(widths, 11)
     whole = run_on_cpu(op, [x])
-    for module in (tables, backgrounds):
-        monkeypatch.setattr(module, "contributions_tile", lambda _: tile)
+    monkeypatch.setattr(leaf_patterns, "contributions_tile", lambda _: tile)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
-    for module in (tables, backgrounds):
-        monkeypatch.setattr(module, "LARGEST_SCRATCH", 1)
+    monkeypatch.setattr(leaf_patterns, "LARGEST_SCRATCH", 1)
+    monkeypatch.setattr(leaf_patterns, "FEWEST_ENTRIES", 2)
+    chunks = op.parameters()["first_chunk"]
+    assert len(chunks) == op.output_width() + 1
+    assert np.diff(chunks).max() > 2
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(tables, "NUMBERS", 1)
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
     monkeypatch.setattr(tables, "LARGEST_PLACES", 1)
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
+
+
+def test_chunks_hold_all_entries_once_and_have_about_as_much_work() -> None:
+    op = tree_contributions(6, 5, [1, 2, 2, 3])
+    output = np.repeat([0, 2, 3], [1000, 1, 3000])
+    work = np.where(np.arange(len(output)) % 4000 < 2500, 1, 9)
+    found = op.entry_parameters(output, work)
+    assert found["first_entry"].tolist() == [0, 1000, 1000, 1001, 4001, 4001, 4001][: op.output_width() + 1]
+    assert found["first_chunk"].tolist() == [0, 8, 9, 10, 18, 19, 20][: op.output_width() + 1]
+    assert found["chunks"][[0, 8, 9, 10, 18, 19, -1]].tolist() == [0, 1000, 1000, 1001, 4001, 4001, 4001]
+    assert (np.diff(found["chunks"]) >= 0).all()
+    parts = np.add.reduceat(work, found["chunks"][10:18])
+    assert parts.max() - parts.min() <= 18
 
 
 @pytest.mark.parametrize(("leaves", "fewest", "heights"), [(1, 8, 3), (5, 1, 0), (256, 1, 1)])
