@@ -39,10 +39,13 @@ MOST_FEATURES = 64
 """The most features of rows that a program turns."""
 
 FEWEST_ENTRIES, MOST_CHUNKS = 128, 8
-"""The fewest entries that are added up together, roughly, and the most parts that an output's entries are cut into.
+"""About the fewest entries of a chunk, and the most chunks of an output.
 
-Whoever has the output of most entries would otherwise be waited for.
+With one chunk each, a batch would wait for the output that has most entries.
 """
+
+MANY_CHUNKS = 2**15
+"""The most chunks beyond one for each output: a grid has 65,535 of them at most."""
 
 LARGEST_SCRATCH = 2**26
 """The most bytes of patterns and of sums of chunks that wait to be read."""
@@ -298,7 +301,8 @@ class LeafPatterns(Operation):
         """
         counts, done = np.bincount(output, minlength=self.output_width()), np.append(0, work.cumsum())
         first = np.append(0, counts.cumsum())
-        chunks = np.clip(-(-counts // FEWEST_ENTRIES), 1, MOST_CHUNKS)
+        fewest = max(FEWEST_ENTRIES, len(output) // MANY_CHUNKS)
+        chunks = np.clip(-(-counts // fewest), 1, MOST_CHUNKS)
         own = np.repeat(np.arange(len(counts)), chunks)
         before, after = done[first[own]], done[first[own + 1]]
         starts = np.searchsorted(done, before + (after - before) * _ranks(own) // chunks[own])

@@ -69,7 +69,11 @@ def numbers_of_flats() -> Data:
     return X[["area"]].assign(rooms=X["rooms"].astype(float), sum=X["area"] + X["rooms"]).fillna(50.0), y
 
 
-OWN_ERROR = 1e-6  # scikit-learn computes in float32 with what skrub's transformers make
+OWN_ERROR = 2e-6
+"""scikit-learn adds in float32 what skrub's transformers make, in an order that depends on the processor.
+
+Each of some 60 sums near the largest answer, 847, may lose 2.6e-7 standard deviations.
+"""
 
 
 def to_linear(vectorizer: Any) -> Any:
