@@ -26,6 +26,7 @@ from triton_regressors.contribution_game import BACKGROUND, ERROR, OUTPUT, PATH
 from triton_regressors.exporter.contributions.coalitions import definition_weights
 from triton_regressors.exporter.contributions.margin import MARGIN, margin_of
 from triton_regressors.exporter.contributions.permutations import draw_orders, joins, number_of_orders
+from triton_regressors.exporter.contributions.pieces import add_up_pieces
 from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL, players_of_values
 from triton_regressors.exporter.contributions.points import point_contributions
 from triton_regressors.exporter.contributions.products import product_contributions
@@ -46,6 +47,7 @@ from triton_regressors.kernels.ops.games.launch import BATCH_EVALUATIONS
 from triton_regressors.kernels.ops.games.orders import Orders
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.ordered_affine import OrderedAffine
+from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
@@ -199,7 +201,15 @@ class Game:
         whole = np.zeros((len(weight), self.targets, self._columns + 1))
         whole[taken, :, players[taken]] = weight[taken]
         self._intercept -= np.einsum("i,itc->tc", mean, whole).ravel()
-        self._contract(value, whole.reshape(len(weight), -1))
+        self._contract(*self._added_up(value, whole.reshape(len(weight), -1)))
+
+    def _added_up(self, value: str, weight: np.ndarray) -> tuple[str, np.ndarray]:
+        """Return a value and its weights; in place of many piecewise polynomials of a column it has their sum."""
+        maker = next((step for step in self.margin.steps if step.output == value), None)
+        if maker is None or not isinstance(maker.operation, Piecewise):
+            return value, weight
+        found = add_up_pieces(maker.operation, weight)
+        return (value, weight) if found is None else (self._add(found[0], *maker.inputs), found[1])
 
     def _check_of_categories(self, value: str) -> float | None:
         """Return the number of all categories in a look-up that only makes NaN of others; None for another value.

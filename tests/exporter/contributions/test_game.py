@@ -67,6 +67,7 @@ CLOSED: dict[str, tuple[Any, np.ndarray, set[str]]] = {
     "two targets": (Ridge(), TWO, {"affine"}),
     "principal components": (make_pipeline(StandardScaler(), PCA(2), Ridge()), Y, {"affine"}),
     "splines": (make_pipeline(SplineTransformer(4), Ridge()), Y, {"piecewise_affine"}),
+    "splines of two targets": (make_pipeline(SplineTransformer(4), Ridge()), TWO, {"piecewise", "affine"}),
     "bins": (make_pipeline(KBinsDiscretizer(4), Ridge()), Y, {"piecewise", "affine"}),
     "degree 2": (make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge()), Y, {"quadratic"}),
     "degree 2 of two targets": (make_pipeline(PolynomialFeatures(2), Ridge()), TWO, {"quadratic"}),
