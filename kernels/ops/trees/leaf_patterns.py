@@ -48,7 +48,7 @@ MANY_CHUNKS = 2**15
 """The most chunks beyond one for each output: a grid has 65,535 of them at most."""
 
 LARGEST_SCRATCH = 2**26
-"""The most bytes of patterns and of sums of chunks that wait to be read."""
+"""The most bytes of turned rows, patterns and sums of chunks that wait to be read."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -237,7 +237,7 @@ class LeafPatterns(Operation):
         chunked = tile.together > 1
         first_entry = parameters["chunks" if chunked else "first_entry"]
         chunks = len(first_entry) - 1
-        row_bytes = parts * self.pattern_dtype.itemsize + 8 * chunks * chunked
+        row_bytes = parts * self.pattern_dtype.itemsize + chunked * (8 * chunks + x.shape[1] * self.upper.itemsize)
         most = max(LARGEST_SCRATCH // (row_bytes * tile.together), 1) * tile.together
         for start in range(0, rows, most):
             count, out = min(most, rows - start), output[start:]
