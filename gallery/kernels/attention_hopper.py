@@ -276,5 +276,7 @@ def launch(
     decisive = q.dtype, size, causal, q.device
     if decisive in _COMPILED:
         _COMPILED[decisive][grid](*arguments)
-    else:
-        _COMPILED[decisive] = attention_hopper_kernel[grid](*arguments, num_warps=4)
+        return
+    compiled = attention_hopper_kernel[grid](*arguments, num_warps=4)
+    if isinstance(compiled, CompiledKernel):
+        _COMPILED[decisive] = compiled

@@ -19,7 +19,7 @@ from .gather import Gathering
 from .input_check import Allowed
 from .kernel_executor import Executor, KernelExecutor
 from .resident import Outputs, Prepared
-from .staging import Staging, copied
+from .staging import Staging, copy
 from .torch_executor import TorchExecutor
 
 ENGINES = ("auto", "triton", "torch", "interpret")
@@ -94,7 +94,7 @@ class Runner:
         answers = self.executor.launch((X,), rows, outputs)
         if not self.executor.allowed(rows, allowed.holds):
             return None
-        return {name: copied(array) for name, array in answers.arrays.items()}
+        return {name: copy(array, np.empty_like(array)) for name, array in answers.arrays.items()}
 
     def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
         """Return the named outputs of rows in the GPU's memory, as new tensors there; see `Resident.answer`.
