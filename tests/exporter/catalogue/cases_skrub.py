@@ -84,7 +84,7 @@ def to_linear(vectorizer: Any) -> Any:
 add("skrub-tabular", "steps", skrub.tabular_pipeline(Ridge()), flats, needs_sample=True, own_error=OWN_ERROR)
 add("skrub-tabular-boosted", "steps", skrub.tabular_pipeline(BOOSTER), flats, needs_sample=True)
 add("skrub-tabular-forest", "steps", skrub.tabular_pipeline(FOREST), flats, needs_sample=True)
-target = to_linear(skrub.TableVectorizer(high_cardinality=TargetEncoder()))
+target = to_linear(skrub.TableVectorizer(high_cardinality=TargetEncoder(random_state=0)))
 add("skrub-target", "steps", target, flats, own_error=OWN_ERROR)
 add("skrub-zone", "steps", make_pipeline(skrub.TableVectorizer(high_cardinality="drop"), BOOSTER), flats_in_zones)
 
@@ -112,7 +112,9 @@ for name, vectorizer in OPTIONS.items():
     model = to_linear(vectorizer)
     add(f"skrub-options-{name}", "steps", model, flats, needs_sample=True, own_error=OWN_ERROR)
 bins = KBinsDiscretizer(4, encode="ordinal", quantile_method="averaged_inverted_cdf")
-binned = make_pipeline(skrub.TableVectorizer(high_cardinality=TargetEncoder()), SimpleImputer(), bins, FOREST)
+binned = make_pipeline(
+    skrub.TableVectorizer(high_cardinality=TargetEncoder(random_state=0)), SimpleImputer(), bins, FOREST
+)
 add("skrub-options-bins", "steps", binned, flats)
 
 hot = OneHotEncoder(handle_unknown="ignore")
