@@ -92,3 +92,29 @@ def test_walks_keep_all_their_registers() -> None:
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.splitlines() == ["[8]"], done.stdout
+
+
+def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
+    """Lanes of other parts would look up tables of their own; `ROW_AXIS` says how each release lays them."""
+    script = (
+        "import re, torch\n"
+        "from tests.kernels.gpu_compile import compile_for\n"
+        "from triton_regressors.kernels.ops.trees.launch import contributions_tile\n"
+        "from triton_regressors.kernels.ops.trees.tree_contributions import ROW_AXIS, contributions_kernel\n"
+        "int32, int64, float64 = (torch.zeros(4, dtype=each) for each in (torch.int32, torch.int64, torch.float64))\n"
+        "for rows, patterns in (100, torch.uint8), (1000, torch.int16), (65536, torch.uint8):\n"
+        "    tile = contributions_tile(rows)\n"
+        "    arguments = {'patterns': torch.zeros(4, dtype=patterns), 'entries': int64, 'first_entry': int32}\n"
+        "    arguments |= {'table': int32, 'unit': float64, 'baseline': float64, 'out': int64, 'PARTS': 9}\n"
+        "    arguments |= {'OUTPUTS': 5, 'TOGETHER': tile.together, 'BLOCK_ENTRIES': tile.block_entries}\n"
+        "    code = compile_for(90, contributions_kernel, arguments, {'num_warps': tile.num_warps}).asm['ttgir']\n"
+        "    layouts = dict(re.findall(r'(#blocked\\d*) = #ttg.blocked<{(.*?)}>', code))\n"
+        "    loads = re.findall(r' tt.load .*tensor<\\d+x\\d+x!tt.ptr<i\\d+>, (#blocked\\d*)>', code)\n"
+        "    lanes = [re.search(r'threadsPerWarp = (.*?), w', layouts[load]).group(1) for load in loads]\n"
+        "    print(len(lanes), {*lanes} == {str([32, 1] if ROW_AXIS.value == 0 else [1, 32])})\n"
+    )
+    environment = {**COMPILES, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.splitlines() == ["3 True"] * 3, done.stdout

@@ -52,6 +52,12 @@ LARGEST_PLACES = 2**22
 AHEAD = 3 * MOST_ENTRIES
 """The most entries that a program loads past the last one."""
 
+ROW_AXIS = tl.constexpr(0 if triton.__version__.startswith("3.6.") else 1)
+"""The axis of rows in tiles: the one along which the compiler lays neighbouring lanes where nothing else decides.
+
+It is the first in release 3.6 of the language, and the last since then.
+"""
+
 STEP = 8
 """The work of an entry, in lines of the cache, besides its look-ups."""
 
@@ -90,7 +96,7 @@ def contributions_kernel(
     has no more than a few steps.
     """
     patterns += tl.program_id(0).to(tl.int64) * (PARTS * TOGETHER)
-    total = tl.zeros([TOGETHER, BLOCK_ENTRIES], tl.int64)
+    total = tl.zeros([TOGETHER, BLOCK_ENTRIES] if ROW_AXIS == 0 else [BLOCK_ENTRIES, TOGETHER], tl.int64)
     begin, end = tl.load(first_entry + tl.program_id(1)), tl.load(first_entry + tl.program_id(1) + 1)
     place = tl.arange(0, BLOCK_ENTRIES)
     if TOGETHER == 1:
@@ -105,13 +111,15 @@ def contributions_kernel(
             word_after = tl.load(entries + start + place + 2 * BLOCK_ENTRIES)
             total += numbers_of(table, word, pattern, start + place < end)
             word, next_word, pattern = next_word, word_after, next_pattern
-    store_sums(tl.sum(total, axis=1), unit, baseline, out, OUTPUTS=OUTPUTS, TOGETHER=TOGETHER)
+    store_sums(tl.sum(total, axis=1 - ROW_AXIS), unit, baseline, out, OUTPUTS=OUTPUTS, TOGETHER=TOGETHER)
 
 
 @triton.jit
 def patterns_of(patterns, word, TOGETHER: tl.constexpr):
-    """Return the patterns of the entries' parts, uint32 `[rows, entries]`."""
-    at = (patterns + (word >> 32) * TOGETHER)[None, :] + tl.arange(0, TOGETHER)[:, None]
+    """Return the patterns of the entries' parts, a uint32 tile of rows and entries."""
+    at = tl.expand_dims(patterns + (word >> 32) * TOGETHER, ROW_AXIS) + tl.expand_dims(
+        tl.arange(0, TOGETHER), 1 - ROW_AXIS
+    )
     if TOGETHER > 1:  # or a thread would load the patterns of many rows at once, and look up each of them elsewhere
         at = tl.max_contiguous(at, [1, 1])
     pattern = tl.load(at)
@@ -122,11 +130,11 @@ def patterns_of(patterns, word, TOGETHER: tl.constexpr):
 
 @triton.jit
 def numbers_of(table, word, pattern, inside):
-    """Return the entries' numbers for patterns, int64 `[rows, entries]`, and 0 for entries that are not inside."""
+    """Return the entries' numbers for a tile of patterns, int64, and 0 for entries that are not inside."""
     low = word.to(tl.uint32)
-    number = tl.load((table + (low & ((1 << 27) - 1)))[None, :] + pattern)
+    number = tl.load(tl.expand_dims(table + (low & ((1 << 27) - 1)), ROW_AXIS) + pattern)
     factor = tl.where(inside, 1 << (low >> 27).to(tl.int32), 0)
-    return number.to(tl.int64) * factor[None, :].to(tl.int64)
+    return number.to(tl.int64) * tl.expand_dims(factor, ROW_AXIS).to(tl.int64)
 
 
 @dataclass(frozen=True, eq=False)
