@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from triton_regressors.kernels.ops.trees.leaf_patterns import MET_BY_MISSING
 from triton_regressors.kernels.ops.trees.nodes import CATEGORICAL, MISSING_LEFT
+from triton_regressors.kernels.ops.trees.terms import MET_BY_MISSING
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 
 

@@ -205,7 +205,7 @@ class Game:
 
     def _added_up(self, value: str, weight: np.ndarray) -> tuple[str, np.ndarray]:
         """Return a value and its weights; in place of many piecewise polynomials of a column it has their sum."""
-        maker = next((step for step in self.margin.steps if step.output == value), None)
+        maker = self._maker(value)
         if maker is None or not isinstance(maker.operation, Piecewise):
             return value, weight
         found = add_up_pieces(maker.operation, weight)
@@ -216,11 +216,11 @@ class Game:
 
         Encoders that take no unknown category add one to the margin, where it changes nothing.
         """
-        makers = {step.output: step.operation for step in (*self.margin.steps, *self._steps)}
-        operation = makers.get(value)
-        if not isinstance(operation, Lookup) or operation.function != "identity":
+        maker = self._maker(value)
+        if maker is None or not isinstance(maker.operation, Lookup) or maker.operation.function != "identity":
             return None
-        numbers = np.unique(operation.table[~np.isnan(operation.table)])
+        table = maker.operation.table
+        numbers = np.unique(table[~np.isnan(table)])
         return float(numbers[0]) if len(numbers) == 1 else None
 
     def _contract(self, value: str, weight: np.ndarray) -> None:
@@ -351,7 +351,7 @@ class Game:
     def _add_rest(self) -> None:
         """Add the terms that have no other form, by all coalitions or by those of some orders."""
         names = tuple(self._rest)
-        kinds = sorted({self._maker(name).kind() for name in names})
+        kinds = sorted({maker.operation.kind() for maker in map(self._maker, names) if maker})
         self._check_background(kinds)
         steps = [*self.margin.steps, Step(Concatenate(), names, "side by side")]
         contraction = Affine(np.concatenate([self._rest[name] for name in names]), np.zeros(self.targets))
@@ -402,9 +402,9 @@ class Game:
         self._add_part(Slice(0, self._width), both)
         self._errors[ERROR] = self._add(Slice(self._width, self._width), both)
 
-    def _maker(self, value: str) -> Operation:
-        """Return the operation that makes a value of the margin's plan."""
-        return next(step.operation for step in self.margin.steps if step.output == value)
+    def _maker(self, value: str) -> Step | None:
+        """Return the step that makes a value of the margin's plan or of the contributions, or None for the input."""
+        return next((step for step in (*self.margin.steps, *self._steps) if step.output == value), None)
 
     def _add_products(self, step: Step, weight: np.ndarray) -> None:
         """Add monomials of several columns, if each factor has one player."""

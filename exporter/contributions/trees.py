@@ -21,10 +21,10 @@ from triton_regressors.exporter.contributions.conditions import Conditions, aske
 from triton_regressors.exporter.contributions.parts import Leaves, tables_of_parts
 from triton_regressors.exporter.errors import ExportError
 from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
-from triton_regressors.kernels.ops.trees.leaf_patterns import Terms
 from triton_regressors.kernels.ops.trees.nodes import MISSING_LEFT, leaf_starts
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
+from triton_regressors.kernels.ops.trees.terms import Terms
 from triton_regressors.kernels.ops.trees.tree_contributions import LARGEST_TABLE, TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
 

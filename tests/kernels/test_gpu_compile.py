@@ -55,6 +55,13 @@ def test_every_kernel_compiles_for_every_gpu_generation(part: Part, number: int)
     assert len(found["all_kernels"]) == written
 
 
+def run_without_interpreter(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in the repository, where kernels are compiled, and return what it printed."""
+    environment = {**COMPILES, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
 def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
@@ -67,8 +74,7 @@ def test_it_would_notice_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
         "compile_for(90, broken_kernel, {'x': torch.zeros(4), 'BLOCK': 4}, {})\n",
         encoding="utf-8",
     )
-    environment = {**COMPILES, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
+    done = run_without_interpreter(str(script))
     assert done.returncode != 0
     assert "undefined_name" in done.stderr
 
@@ -87,11 +93,8 @@ def test_walks_keep_all_their_registers() -> None:
         "        points, rows = launch[1]['POINTS'], launch[1]['TOGETHER']\n"
         "        print([loop.count(f'tensor<{points}x{rows}xf64>') for loop in loops])\n"
     )
-    environment = {**COMPILES, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.splitlines() == ["[8]"], done.stdout
+    done = run_without_interpreter("-c", script)
+    assert done.stdout.splitlines() == ["[8]"], done.stdout + done.stderr
 
 
 def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
@@ -113,8 +116,5 @@ def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
         "    lanes = [re.search(r'threadsPerWarp = (.*?), w', layouts[load]).group(1) for load in loads]\n"
         "    print(len(lanes), {*lanes} == {str([32, 1] if ROW_AXIS.value == 0 else [1, 32])})\n"
     )
-    environment = {**COMPILES, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.splitlines() == ["3 True"] * 3, done.stdout
+    done = run_without_interpreter("-c", script)
+    assert done.stdout.splitlines() == ["3 True"] * 3, done.stdout + done.stderr

@@ -4,9 +4,8 @@ Players are the columns of the user's table. A part of a tree is a leaf, or all 
 conjunctions of terms: what all splits above the part ask of one player together, and what a split inside the part asks
 of the rows that it sends to the left.
 
-A term asks whether `lower < x[feature] ≤ upper`, where a `lower` of NaN is no bound, or whether the category in
-`x[feature]` is in a set, and a flag says whether NaN meets it. Several nodes that ask for the same feature on the way
-to a leaf are one term. Thresholds, sets and rounding are those of `tree_ensemble.py`, and so are all decisions.
+`terms.py` says what a term asks. Several nodes that ask for the same feature on the way to a leaf are one term.
+Thresholds, sets and rounding are those of `tree_ensemble.py`, and so are all decisions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,18 +24,14 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
+from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .launch import ContributionsTile, contributions_tile
-from .nodes import CATEGORICAL, MISSING_LEFT, MOST_SETS, ROUNDINGS
+from .nodes import CATEGORICAL, MOST_SETS, ROUNDINGS
+from .terms import MET_BY_MISSING, Terms, meets
 
 FEW_ROWS = 8
 """The most rows for which a CPU makes the patterns part by part; for more it takes less time to do so bit by bit."""
-
-MET_BY_MISSING = MISSING_LEFT
-"""Flag of a term: NaN meets it. The other flag is `CATEGORICAL`."""
-
-MOST_FEATURES = 64
-"""The most features of rows that a program turns."""
 
 FEWEST_ENTRIES, MOST_CHUNKS = 128, 8
 """About the fewest entries of a chunk, and the most chunks of an output.
@@ -49,58 +44,6 @@ MANY_CHUNKS = 2**15
 
 LARGEST_SCRATCH = 2**26
 """The most bytes of turned rows, patterns and sums of chunks that wait to be read."""
-
-
-@triton.jit(do_not_specialize=["rows"])
-def feature_major_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
-    columns,  # float32 or float64 [⌈rows / TOGETHER⌉, FEATURES, TOGETHER]
-    rows,
-    FEATURES: tl.constexpr,
-    TOGETHER: tl.constexpr,
-    BLOCK_FEATURES: tl.constexpr,
-):
-    """Write the numbers of each feature of `TOGETHER` rows one after the other, and zeros past the last row."""
-    block = tl.program_id(0).to(tl.int64)
-    place = tl.arange(0, TOGETHER)[:, None]
-    feature = tl.program_id(1) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
-    row, inside = block * TOGETHER + place, feature < FEATURES
-    value = tl.load(x + row * FEATURES + feature, mask=inside & (row < rows), other=0.0)
-    columns += block * (FEATURES * TOGETHER)
-    tl.store(columns + feature * TOGETHER + place, value.to(columns.dtype.element_ty), mask=inside)
-
-
-def feature_major(x: torch.Tensor, rows: int, together: int, like: torch.Tensor) -> torch.Tensor:
-    """Return the first `rows` rows as `[⌈rows / together⌉, features, together]`, of the dtype and device of `like`.
-
-    Neighbouring lanes of a kernel then have neighbouring rows, and read neighbouring numbers. Each number is read once,
-    and may lie in the host's memory.
-    """
-    if together == 1 and x.is_cuda:
-        return x
-    features, blocks = x.shape[1], triton.cdiv(rows, together)
-    columns = like.new_empty(blocks, features, together)
-    block = min(triton.next_power_of_2(features), MOST_FEATURES)
-    feature_major_kernel[(blocks, triton.cdiv(features, block))](
-        x, columns, rows, FEATURES=features, TOGETHER=together, BLOCK_FEATURES=block, num_warps=4
-    )
-    return columns
-
-
-@triton.jit
-def meets(value, least, most, flags, sets, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr):
-    """Return whether numbers meet terms, whose flags are the lowest bits of `flags`."""
-    met = (value <= most) & ~(value <= least)
-    if WORDS:
-        categorical = (flags & 2) != 0
-        fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
-        category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
-        number = tl.where(categorical, most, 0.0).to(tl.int32)
-        bits = tl.load(sets + number * WORDS + (category >> 5), mask=categorical, other=0)
-        met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
-    if MISSING:
-        met = tl.where(value != value, (flags & 1) != 0, met)
-    return met
 
 
 @triton.jit
@@ -402,54 +345,6 @@ class LeafPatterns(Operation):
             part, condition, term = self.others[rank == number].T.astype(np.int64)
             weight = torch.from_numpy(np.int64(1) << condition).to(self.pattern_dtype)[:, None]
             found.append((torch.from_numpy(part.copy()), torch.from_numpy(term.copy()), weight))
-        return found
-
-
-class Terms(NamedTuple):
-    """The terms as plain torch evaluates them, `[terms]` or `[terms, 1]` each."""
-
-    feature: torch.Tensor
-    lower: torch.Tensor
-    upper: torch.Tensor
-    by_missing: torch.Tensor  # whether NaN meets a term
-    categorical: torch.Tensor  # the numbers of the terms that ask for a category
-    words: torch.Tensor  # int32 [categorical terms, words], the sets of these
-    floor: bool
-
-    @staticmethod
-    def of(
-        feature: np.ndarray, lower: np.ndarray, upper: np.ndarray, flags: np.ndarray, sets: np.ndarray, rounding: str
-    ) -> Terms:
-        """Return the terms with these fields of an operation."""
-        categorical = np.flatnonzero(flags & CATEGORICAL)
-        return Terms(
-            torch.from_numpy(feature.astype(np.int64)),
-            torch.from_numpy(np.array(lower))[:, None],
-            torch.from_numpy(np.array(upper))[:, None],
-            torch.from_numpy(flags & MET_BY_MISSING)[:, None],
-            torch.from_numpy(categorical),
-            torch.from_numpy(sets[upper[categorical].astype(np.int64)]),
-            rounding == "floor",
-        )
-
-    def met(self, x: torch.Tensor) -> torch.Tensor:
-        """Return whether rows meet the terms, uint8 `[terms, rows]`.
-
-        Args:
-            x: `[rows, features]`, of the dtype of the bounds.
-        """
-        columns = x.reshape(-1) if len(x) == 1 else x.T.contiguous()
-        value = columns.index_select(0, self.feature).view(len(self.feature), len(x))
-        found = (value <= self.upper).view(torch.uint8)
-        found &= (value <= self.lower).view(torch.uint8) ^ 1
-        if len(self.categorical):
-            asked, last = value.index_select(0, self.categorical), 32 * self.words.shape[1] - 1
-            known = (asked >= 0 if self.floor else asked > -1) & (asked < last)
-            category = torch.where(known, asked, last).long()
-            bit = self.words.gather(1, category >> 5) >> (category & 31) & 1
-            found.index_copy_(0, self.categorical, bit.to(torch.uint8))
-        if x.isnan().any():
-            found = torch.where(value.isnan(), self.by_missing, found)
         return found
 
 

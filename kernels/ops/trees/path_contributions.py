@@ -41,12 +41,13 @@ import triton
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .cpu_path_walks import Room, Walk, add_walk, walks_of
+from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .launch import paths_tile
-from .leaf_patterns import Terms, feature_major
 from .nodes import ROUNDINGS, check_trees
 from .path_kernels import ROUND_BITS, states_kernel, walks_kernel
 from .path_walks import Arranged, Chunks, arranged, chunks_of, rows_of_ratios, steps_of
+from .terms import Terms
 
 LARGEST_STATES = 2**28
 """The most bytes that say where rows go at each node; more rows take turns."""

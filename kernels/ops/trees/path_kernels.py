@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from .integer_sum import ROUND
-from .leaf_patterns import meets
+from .terms import meets
 
 ROUND_BITS = 0x4338000000000000
 """The bits of `ROUND`."""

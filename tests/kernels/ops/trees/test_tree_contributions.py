@@ -64,17 +64,19 @@ def test_tiles_and_batches_do_not_change_a_bit(
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
 
 
-def test_chunks_hold_all_entries_once_and_have_about_as_much_work() -> None:
+def test_chunks_hold_all_entries_once_and_have_about_as_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
     op = tree_contributions(6, 5, [1, 2, 2, 3])
     output = np.repeat([0, 2, 3], [1000, 1, 3000])
     work = np.where(np.arange(len(output)) % 4000 < 2500, 1, 9)
     found = op.entry_parameters(output, work)
-    assert found["first_entry"].tolist() == [0, 1000, 1000, 1001, 4001, 4001, 4001][: op.output_width() + 1]
-    assert found["first_chunk"].tolist() == [0, 8, 9, 10, 18, 19, 20][: op.output_width() + 1]
+    assert found["first_entry"].tolist() == [0, 1000, 1000, 1001, 4001, 4001, 4001]
+    assert found["first_chunk"].tolist() == [0, 8, 9, 10, 18, 19, 20]
     assert found["chunks"][[0, 8, 9, 10, 18, 19, -1]].tolist() == [0, 1000, 1000, 1001, 4001, 4001, 4001]
     assert (np.diff(found["chunks"]) >= 0).all()
     parts = np.add.reduceat(work, found["chunks"][10:18])
     assert parts.max() - parts.min() <= 18
+    monkeypatch.setattr(leaf_patterns, "MANY_CHUNKS", 4)
+    assert op.entry_parameters(output, work)["first_chunk"].tolist() == [0, 1, 2, 3, 6, 7, 8]
 
 
 @pytest.mark.parametrize(("leaves", "fewest", "heights"), [(1, 8, 3), (5, 1, 0), (256, 1, 1)])

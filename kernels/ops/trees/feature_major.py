@@ -1,0 +1,46 @@
+"""Turns rows block by block, so that the numbers of a feature lie one after the other."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+MOST_FEATURES = 64
+"""The most features of rows that a program turns."""
+
+
+@triton.jit(do_not_specialize=["rows"])
+def feature_major_kernel(
+    x,  # float32 or float64 [rows, FEATURES]
+    columns,  # float32 or float64 [⌈rows / TOGETHER⌉, FEATURES, TOGETHER]
+    rows,
+    FEATURES: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    BLOCK_FEATURES: tl.constexpr,
+):
+    """Write the numbers of each feature of `TOGETHER` rows one after the other, and zeros past the last row."""
+    block = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, TOGETHER)[:, None]
+    feature = tl.program_id(1) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
+    row, inside = block * TOGETHER + place, feature < FEATURES
+    value = tl.load(x + row * FEATURES + feature, mask=inside & (row < rows), other=0.0)
+    columns += block * (FEATURES * TOGETHER)
+    tl.store(columns + feature * TOGETHER + place, value.to(columns.dtype.element_ty), mask=inside)
+
+
+def feature_major(x: torch.Tensor, rows: int, together: int, like: torch.Tensor) -> torch.Tensor:
+    """Return the first `rows` rows as `[⌈rows / together⌉, features, together]`, of the dtype and device of `like`.
+
+    Neighbouring lanes of a kernel then have neighbouring rows, and read neighbouring numbers. Each number is read once,
+    and may lie in the host's memory.
+    """
+    if together == 1 and x.is_cuda:
+        return x
+    features, blocks = x.shape[1], triton.cdiv(rows, together)
+    columns = like.new_empty(blocks, features, together)
+    block = min(triton.next_power_of_2(features), MOST_FEATURES)
+    feature_major_kernel[(blocks, triton.cdiv(features, block))](
+        x, columns, rows, FEATURES=features, TOGETHER=together, BLOCK_FEATURES=block, num_warps=4
+    )
+    return columns

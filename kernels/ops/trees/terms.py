@@ -1,0 +1,83 @@
+"""Terms: what the splits of a tree ask of a number, in kernels (`meets`) and in plain torch (`Terms`).
+
+A term asks whether `lower < x[feature] ≤ upper`, where a `lower` of NaN is no bound, or whether the category in
+`x[feature]` is in a set, and a flag says whether NaN meets it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from .nodes import CATEGORICAL, MISSING_LEFT
+
+MET_BY_MISSING = MISSING_LEFT
+"""Flag of a term: NaN meets it. The other flag is `CATEGORICAL`."""
+
+
+@triton.jit
+def meets(value, least, most, flags, sets, WORDS: tl.constexpr, FLOOR: tl.constexpr, MISSING: tl.constexpr):
+    """Return whether numbers meet terms, whose flags are the lowest bits of `flags`."""
+    met = (value <= most) & ~(value <= least)
+    if WORDS:
+        categorical = (flags & 2) != 0
+        fits = (value >= 0.0 if FLOOR else value > -1.0) & (value < 32.0 * WORDS - 1.0)
+        category = tl.where(fits, value, 32.0 * WORDS - 1.0).to(tl.int32)
+        number = tl.where(categorical, most, 0.0).to(tl.int32)
+        bits = tl.load(sets + number * WORDS + (category >> 5), mask=categorical, other=0)
+        met = tl.where(categorical, ((bits >> (category & 31)) & 1) != 0, met)
+    if MISSING:
+        met = tl.where(value != value, (flags & 1) != 0, met)
+    return met
+
+
+class Terms(NamedTuple):
+    """The terms as plain torch evaluates them, `[terms]` or `[terms, 1]` each."""
+
+    feature: torch.Tensor
+    lower: torch.Tensor
+    upper: torch.Tensor
+    by_missing: torch.Tensor  # whether NaN meets a term
+    categorical: torch.Tensor  # the numbers of the terms that ask for a category
+    words: torch.Tensor  # int32 [categorical terms, words], the sets of these
+    floor: bool
+
+    @staticmethod
+    def of(
+        feature: np.ndarray, lower: np.ndarray, upper: np.ndarray, flags: np.ndarray, sets: np.ndarray, rounding: str
+    ) -> Terms:
+        """Return the terms with these fields of an operation."""
+        categorical = np.flatnonzero(flags & CATEGORICAL)
+        return Terms(
+            torch.from_numpy(feature.astype(np.int64)),
+            torch.from_numpy(np.array(lower))[:, None],
+            torch.from_numpy(np.array(upper))[:, None],
+            torch.from_numpy(flags & MET_BY_MISSING)[:, None],
+            torch.from_numpy(categorical),
+            torch.from_numpy(sets[upper[categorical].astype(np.int64)]),
+            rounding == "floor",
+        )
+
+    def met(self, x: torch.Tensor) -> torch.Tensor:
+        """Return whether rows meet the terms, uint8 `[terms, rows]`.
+
+        Args:
+            x: `[rows, features]`, of the dtype of the bounds.
+        """
+        columns = x.reshape(-1) if len(x) == 1 else x.T.contiguous()
+        value = columns.index_select(0, self.feature).view(len(self.feature), len(x))
+        found = (value <= self.upper).view(torch.uint8)
+        found &= (value <= self.lower).view(torch.uint8) ^ 1
+        if len(self.categorical):
+            asked, last = value.index_select(0, self.categorical), 32 * self.words.shape[1] - 1
+            known = (asked >= 0 if self.floor else asked > -1) & (asked < last)
+            category = torch.where(known, asked, last).long()
+            bit = self.words.gather(1, category >> 5) >> (category & 31) & 1
+            found.index_copy_(0, self.categorical, bit.to(torch.uint8))
+        if x.isnan().any():
+            found = torch.where(value.isnan(), self.by_missing, found)
+        return found
