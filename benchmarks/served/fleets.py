@@ -1,6 +1,6 @@
 """Fleets on a Triton server, by their number of models: beside one model's entry, and a loop over scikit-learn models.
 
-    python -m benchmarks.served.fleets [--quick] [--fleets ridge ...] [--members 1 1000 ...] [--entries N]
+    python -m benchmarks.served.fleets [--rounds N] [--fleets ridge ...] [--members 1 1000 ...] [--entries N]
                                      [--no-loop] [--output DIR]
 
 Members are fitted one by one, each on rows of its own, and exported. "fleet" is their entry; "one model" is the entry
@@ -341,16 +341,16 @@ def _beside(of_rounds: Sequence[dict[str, dict[str, float]]], name: str, peer: s
 def run(
     directory: Path,
     *,
-    quick: bool = False,
+    rounds: int = ROUNDS,
     fleets: Sequence[str] = tuple(FLEETS),
     members: Sequence[int] | None = None,
     export_cores: int | None = None,
     entries: int = 0,
     loop: bool = True,
 ) -> Path | None:
-    """Measure the fleets and write served_fleets.json, in which each has its own rounds: a quick one has one."""
+    """Measure the fleets and write served_fleets.json, in which each has its own number of rounds."""
     print(f"fleets on {device_name()}")
-    path, asked, rounds = None, set(members or ()), 1 if quick else ROUNDS
+    path, asked = None, set(members or ())
     order = [_case(fleet, size) for fleet, (_, sizes) in FLEETS.items() for size in sorted(asked | {*sizes})]
     for fleet in fleets:
         for count in members or FLEETS[fleet][1]:
@@ -367,7 +367,7 @@ def _case(fleet: str, members: int) -> str:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help=f"one round, {ROUNDS_OF_ONE} with one client")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds; one client has {ROUNDS_OF_ONE} times as many")
     parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
     parser.add_argument("--members", nargs="+", type=int, default=None, help="how many models")
     parser.add_argument("--export-cores", type=int, default=None, help="how many cores exports use")
@@ -377,7 +377,7 @@ def main() -> None:
     arguments = parser.parse_args()
     directory = arguments.output or default_directory()
     options = {
-        name: getattr(arguments, name) for name in ("quick", "fleets", "members", "export_cores", "entries", "loop")
+        name: getattr(arguments, name) for name in ("rounds", "fleets", "members", "export_cores", "entries", "loop")
     }
     run(directory, **options)
 
