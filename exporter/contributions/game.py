@@ -29,7 +29,7 @@ from triton_regressors.exporter.contributions.permutations import draw_orders, j
 from triton_regressors.exporter.contributions.pieces import add_up_pieces
 from triton_regressors.exporter.contributions.players import NOBODY, SEVERAL, players_of_values
 from triton_regressors.exporter.contributions.points import point_contributions
-from triton_regressors.exporter.contributions.products import product_contributions
+from triton_regressors.exporter.contributions.products import factored, product_contributions
 from triton_regressors.exporter.contributions.trees import leaf_values, tree_contributions
 from triton_regressors.exporter.contributions.values import Values
 from triton_regressors.exporter.errors import ExportError
@@ -411,15 +411,24 @@ class Game:
         self._check_background()
         operation, (value,) = step.operation, step.inputs
         assert isinstance(operation, Polynomial)
-        factors = operation.indices[weight.any(axis=1)]
-        if (self._players[value][factors[factors < self._widths[value]]] == SEVERAL).any():
+        used = operation.indices[weight.any(axis=1)]
+        if (self._players[value][used[used < self._widths[value]]] == SEVERAL).any():
             self._rest[step.output] = weight
             return
         products, weights, intercept = product_contributions(
             operation, weight, self._players[value], self._columns, self._values[value]
         )
         self._intercept += intercept
-        self._contract(self._add(products, value), weights)
+        if products.indices.shape[1] > 2:
+            self._contract(self._add(products, value), weights)
+            return
+        factors = factored(products, weights, self._players[value], self._columns)
+        scaled = self._add(Scale(products.shift, products.factor), value)
+        if len(factors.own):
+            inner = self._add(Affine(factors.inner, np.zeros(len(factors.own))), scaled)
+            outer = self._add(Columns(factors.own), scaled)
+            self._contract(self._add(Combine("product"), inner, outer), factors.outer)
+        self._contract(scaled, factors.linear)
 
 
 def _scattered(weight: np.ndarray, places: np.ndarray, width: int) -> np.ndarray:

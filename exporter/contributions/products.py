@@ -5,6 +5,9 @@ For a product `Π_{p ∈ P} g_p` of one number for each of k players, against ba
     φ_p = Σ_{S ⊆ P∖p} s!(k−1−s)!/k! · (Π_{S ∪ p} g(x) · E_b Π_{P∖S∖p} g(b) − Π_S g(x) · E_b Π_{P∖S} g(b)),  s = |S|,
 
 which is a linear combination of the monomials of the subsets of P. The means are joint moments of the background rows.
+
+Those of degree 2 are `Σᵢ zᵢ · (Σⱼ cᵢⱼ zⱼ)` and a linear map of z, where i runs over the columns of one player. All
+players together need one product of each row with a matrix, where forms of their own need one for each player.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -79,3 +84,32 @@ def product_contributions(
     for place, each in enumerate(monomials):
         weight[place] = found[each].ravel()
     return Polynomial(indices, operation.shift, operation.factor), weight, intercept.ravel()
+
+
+class Factored(NamedTuple):
+    """A polynomial of degree 2 as `(z[:, own] · (z @ inner)) @ outer + z @ linear`."""
+
+    own: np.ndarray  # int32 [products], a column of z for each
+    inner: np.ndarray  # float64 [columns of z, products]
+    outer: np.ndarray  # float64 [products, outputs], a one in each row
+    linear: np.ndarray  # float64 [columns of z, outputs]
+
+
+def factored(polynomial: Polynomial, weights: np.ndarray, players: np.ndarray, columns: int) -> Factored:
+    """Return what `product_contributions` returned for a polynomial of degree 2, factored; arguments are the same."""
+    width, outputs = len(players), weights.shape[1]
+    first, second = np.pad(polynomial.indices, ((0, 0), (0, 2)), constant_values=width)[:, :2].T
+    alone = second == width
+    linear = np.zeros((width, outputs))
+    linear[first[alone]] = weights[alone]
+    monomial, output = np.nonzero(np.where(alone[:, None], 0.0, weights))
+    target, player = np.divmod(output, columns + 1)
+    first, second, weight = first[monomial], second[monomial], weights[monomial, output]
+    mine = players[first] == player
+    own, other = np.where(mine, first, second), np.where(mine, second, first)
+    forms = np.zeros((outputs // (columns + 1), width, width))
+    np.add.at(forms, (target, own, other), weight)
+    targets, own = np.nonzero(forms.any(axis=2))
+    outer = np.zeros((len(own), outputs))
+    outer[np.arange(len(own)), targets * (columns + 1) + players[own]] = 1.0
+    return Factored(own.astype(np.int32), np.ascontiguousarray(forms[targets, own].T), outer, linear)

@@ -53,6 +53,8 @@ X = rng.standard_normal((120, 4))
 Y = X[:, 0] + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(len(X))
 ROWS, BACKGROUND = X[:6], X[50:59]
 TWO = np.stack([Y, Y * X[:, 3]], axis=1)
+FACTORED = {"scale", "affine", "combine", "concatenate"}
+"""What computes a polynomial of degree 2: columns multiplied by linear maps."""
 
 
 def voting() -> VotingRegressor:
@@ -69,14 +71,14 @@ CLOSED: dict[str, tuple[Any, np.ndarray, set[str]]] = {
     "splines": (make_pipeline(SplineTransformer(4), Ridge()), Y, {"piecewise_affine"}),
     "splines of two targets": (make_pipeline(SplineTransformer(4), Ridge()), TWO, {"piecewise", "affine"}),
     "bins": (make_pipeline(KBinsDiscretizer(4), Ridge()), Y, {"piecewise", "affine"}),
-    "degree 2": (make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge()), Y, {"quadratic"}),
-    "degree 2 of two targets": (make_pipeline(PolynomialFeatures(2), Ridge()), TWO, {"quadratic"}),
+    "degree 2": (make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge()), Y, FACTORED),
+    "degree 2 of two targets": (make_pipeline(PolynomialFeatures(2), Ridge()), TWO, FACTORED - {"scale"} | {"columns"}),
     "degree 3": (make_pipeline(PolynomialFeatures(3), Ridge()), Y, {"polynomial_affine"}),
     "link": (PoissonRegressor(), np.exp(Y / 4), {"affine"}),
     "transformed target": (TransformedTargetRegressor(Ridge(), func=np.log1p, inverse_func=np.expm1), Y**2, {"affine"}),
     "scaled target": (TransformedTargetRegressor(Ridge(), transformer=StandardScaler()), Y, {"affine"}),
     "bags": (BaggingRegressor(Ridge(), 3, max_features=0.6, random_state=0), Y, {"affine"}),
-    "votes": (voting(), Y, {"polynomial", "affine", "concatenate"}),
+    "votes": (voting(), Y, {"affine", "combine", "concatenate"}),
     "stack": (StackingRegressor([("a", Ridge()), ("b", Ridge(10.0))], final_estimator=Ridge()), Y, {"affine"}),
     "forest of two targets": (RandomForestRegressor(3, max_depth=4, random_state=0), TWO, {"tree_contributions"}),
     "boosted link": (
