@@ -11,10 +11,14 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 def demand_alike(dtypes: Collection[torch.dtype] = FLOATS, **tensors: torch.Tensor) -> None:
     """Raise `TypeError` or `ValueError` unless all tensors have one type of `dtypes` and are on one device."""
-    (first, head), *others = tensors.items()
+    first, head = next(iter(tensors.items()))
     dtype, device = head.dtype, head.device
-    if dtype in dtypes and all(other.dtype == dtype and other.device == device for _, other in others):
-        return
+    for tensor in tensors.values():
+        if tensor.dtype is not dtype or tensor.device != device:
+            break
+    else:
+        if dtype in dtypes:
+            return
     for name, tensor in tensors.items():
         if tensor.dtype not in dtypes:
             accepted = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)

@@ -8,6 +8,7 @@ begin at a multiple of 16 bytes, its last stride must be one, and all others a m
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,14 +23,15 @@ INTERPRETED_PROGRAMS = 2
 
 def describable(tensor: torch.Tensor) -> bool:
     """Return whether a descriptor can describe a tensor with its strides and address."""
-    return tensor.stride(-1) == 1 and aligned(tensor, *tensor.stride()[:-1])
+    *strides, last = tensor.stride()
+    return last == 1 and aligned(tensor, *strides)
 
 
 def aligned(tensor: torch.Tensor, *strides: int) -> bool:
     """Return whether a descriptor can describe a tensor's memory with these strides, in elements, and a last of one."""
-    steps = [stride * tensor.element_size() for stride in strides]
-    begins = tensor.numel() > 0 and tensor.data_ptr() % ALIGNMENT == 0
-    return begins and has_descriptors(tensor.device) and all(step > 0 and step % ALIGNMENT == 0 for step in steps)
+    if tensor.data_ptr() % ALIGNMENT or not tensor.numel() or not has_descriptors(tensor.device):
+        return False
+    return min(strides, default=1) > 0 and math.gcd(*strides) * tensor.element_size() % ALIGNMENT == 0
 
 
 @functools.cache

@@ -17,6 +17,8 @@ from triton.testing import do_bench
 WARM_UP_MS, TIMED_MS = 5, 20
 MOST_LAUNCHES = 1024
 """The launches of a kernel that are kept to be found again."""
+PLAIN = (bool, int, float, str, tl.dtype)
+"""The types of arguments that are no tensors."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,12 @@ class Tuned(Autotuner):  # type: ignore[misc]  # which has no types
 
     choices: tuple[Choice, ...]
 
-    def run(self, *args: Any, **named: Any) -> Any:
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **named: Any) -> Any:
         """Launch the kernel, and return it compiled; arguments are those of `triton.Autotuner.run`."""
-        grid, key = named["grid"], None if named.get("warmup") else self._key(args, named)
+        key = None if warmup else self._key(args, named)
         held = self._launches.get(key) if key is not None else None
         if held is None or held.configs is not self.configs:
-            compiled = super().run(*args, **named)
+            compiled = super().run(*args, grid=grid, warmup=warmup, **named)
             config = self.best_config
             if key is not None and isinstance(compiled, CompiledKernel) and config.pre_hook is None:
                 if len(self._launches) >= MOST_LAUNCHES:
@@ -79,10 +81,10 @@ class Tuned(Autotuner):  # type: ignore[misc]  # which has no types
                 self._launches[key] = Launch(compiled, config, self.configs)
             return compiled
         self.best_config = held.config
-        given = {**named, **held.config.kwargs}
-        values = [*args, *(given[name] for name in self.arg_names[len(args) :])]
+        named |= held.config.kwargs
+        values = [*args, *[named[name] for name in self.arg_names[len(args) :]]]
         size = grid(dict(zip(self.arg_names, values, strict=True))) if callable(grid) else grid
-        held.compiled[(*size, 1, 1)[:3]](*values)
+        start(held.compiled, size, *values)
         return held.compiled
 
     @cached_property
@@ -97,23 +99,42 @@ class Tuned(Autotuner):  # type: ignore[misc]  # which has no types
 
     def _key(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Return what decides about a launch; None if an argument is of another kind, is left out or is none at all."""
-        if triton.knobs.runtime.interpret or not torch.cuda.is_available():
+        if triton.knobs.runtime.interpret or not torch.cuda.is_initialized():
             return None
-        given = dict(zip(self.arg_names, args, strict=False)) | named
-        if given.keys() - {"grid", "warmup"} != self._constants.keys():
+        if len(args) + len(named) != len(self._constants):
             return None
-        key: list[Any] = [torch.cuda.current_device()]
-        for name, constant in self._constants.items():
-            value = given[name]
+        key: list[Any] = list(named)
+        for name, value in (*zip(self.arg_names, args, strict=False), *named.items()):
             if isinstance(value, torch.Tensor):
-                key += (value.dtype, value.data_ptr() % 16 == 0)
-            elif isinstance(value, float) and not constant:
+                key += value.dtype, value.data_ptr() % 16 == 0
+            elif type(value) is float and not self._constants[name]:
                 key.append(float)
-            elif isinstance(value, (bool, int, float, str, tl.dtype)):
-                key += (type(value), value)
+            elif type(value) in PLAIN:
+                key += type(value), value
             else:
                 return None
-        return tuple(key)
+        return (torch.cuda.current_device(), *key)
+
+
+def cdiv(length: int, block: int) -> int:
+    """Return how many blocks cover a length; `triton.cdiv` takes constants of kernels too, which costs microseconds."""
+    return -(-length // block)
+
+
+def next_power_of_2(length: int) -> int:
+    """Return the first power of two from a length on, as `triton.next_power_of_2` does, and sooner as above."""
+    return 1 << (length - 1).bit_length()
+
+
+def start(compiled: CompiledKernel, grid: Sequence[int], *arguments: Any) -> None:
+    """Launch a compiled kernel on the current device and stream.
+
+    The language's own way looks for hooks of profilers and for what they are told, which takes longer than a launch.
+    """
+    active = triton.runtime.driver.active
+    stream = active.get_current_stream(active.get_current_device())
+    x, y, z = (*grid, 1, 1)[:3]
+    compiled.run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments)
 
 
 @dataclass(frozen=True)

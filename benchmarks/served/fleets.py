@@ -367,7 +367,7 @@ def _case(fleet: str, members: int) -> str:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds; one client has {ROUNDS_OF_ONE} times as many")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"one client has {ROUNDS_OF_ONE} times as many")
     parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
     parser.add_argument("--members", nargs="+", type=int, default=None, help="how many models")
     parser.add_argument("--export-cores", type=int, default=None, help="how many cores exports use")

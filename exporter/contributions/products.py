@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-
 from typing import NamedTuple
 
 import numpy as np

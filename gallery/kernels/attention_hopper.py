@@ -27,7 +27,6 @@ import functools
 from typing import Any
 
 import torch
-import triton
 from triton.compiler import CompiledKernel
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -41,6 +40,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from gallery.descriptors import describable, multiprocessors
+from gallery.tuning import cdiv, start
 
 HEAD_SIZES = (64, 128)
 
@@ -270,12 +270,12 @@ def launch(
     q, k, v = (each if describable(each) else each.clone(memory_format=torch.contiguous_format) for each in (q, k, v))
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
     descriptors = describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value)
-    turns = triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads
+    turns = cdiv(queries, ROWS.value * GROUPS.value) * batch * heads
     grid = (min(turns, multiprocessors(q.device)), 1, 1)
     arguments = (*descriptors, kept, heads, batch * heads, queries, keys, turns, scale, size, causal)
     decisive = q.dtype, size, causal, q.device
     if decisive in _COMPILED:
-        _COMPILED[decisive][grid](*arguments)
+        start(_COMPILED[decisive], grid, *arguments)
         return
     compiled = attention_hopper_kernel[grid](*arguments, num_warps=4)
     if isinstance(compiled, CompiledKernel):

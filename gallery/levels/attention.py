@@ -21,7 +21,7 @@ from gallery.dots import dot
 from gallery.kernels import attention_hopper
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, tuned
+from gallery.tuning import Choice, cdiv, tuned
 
 SIZES = (16, 32, 64, 128)
 ALIGNED = 8
@@ -133,7 +133,7 @@ def in_triton_language(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal
         attention_hopper.launch(q, k, v, y.transpose(1, 2), kept, factor, causal)
     elif y.numel():
         q, k, v = alike(q, k, v)
-        attention_kernel[lambda meta: (triton.cdiv(tokens, meta["QUERIES"]), batch * heads)](
+        attention_kernel[lambda meta: (cdiv(tokens, meta["QUERIES"]), batch * heads)](
             q, k, v, y, q.stride(0), q.stride(2), heads, tokens, factor, size, causal
         )
     return y.transpose(1, 2)

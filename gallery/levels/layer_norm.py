@@ -16,7 +16,7 @@ import triton.language as tl
 from gallery.arguments import demand_alike, demand_shape
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, tuned
+from gallery.tuning import Choice, cdiv, next_power_of_2, tuned
 
 CHOICES = (
     Choice("sixteen rows", "rows are short: weights are loaded once for sixteen", {"ROWS": 16}, 8),
@@ -92,8 +92,8 @@ def in_triton_language(
     y = torch.empty_like(x)
     if x.numel():
         rows = x.numel() // width
-        layer_norm_gelu_kernel[lambda meta: (triton.cdiv(rows, meta["ROWS"]),)](
-            x, weight.contiguous(), bias.contiguous(), y, rows, width, epsilon, gelu, triton.next_power_of_2(width)
+        layer_norm_gelu_kernel[lambda meta: (cdiv(rows, meta["ROWS"]),)](
+            x, weight.contiguous(), bias.contiguous(), y, rows, width, epsilon, gelu, next_power_of_2(width)
         )
     return y
 

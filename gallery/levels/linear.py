@@ -27,7 +27,7 @@ from gallery.kernels.matmul import (
 from gallery.levels.extension import library
 from gallery.levels.layer_norm import gelu_of
 from gallery.levels.operator import operator
-from gallery.tuning import tuned
+from gallery.tuning import cdiv, tuned
 
 CUDA_MULTIPLE = 8
 """In CUDA C++, which loads 16 bytes at once, inputs and outputs are multiples of this number."""
@@ -148,7 +148,7 @@ def in_triton_language(
         provide_memory(x.device)
 
     def grid(meta: dict[str, int]) -> tuple[int]:
-        tiles = triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])
+        tiles = cdiv(M, meta["BLOCK_M"]) * cdiv(N, meta["BLOCK_N"])
         return (min(tiles, multiprocessors(x.device)) if by_descriptors else tiles,)
 
     kernel = descriptor_linear_kernel if by_descriptors else pointer_linear_kernel

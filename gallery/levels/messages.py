@@ -18,7 +18,7 @@ import triton.language as tl
 from gallery.arguments import demand_alike, demand_shape
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, tuned
+from gallery.tuning import Choice, cdiv, next_power_of_2, tuned
 
 CHOICES = (
     Choice("eight edges at once", "nodes with few neighbours waste little", {"EDGES": 8}, 1),
@@ -85,8 +85,8 @@ def in_triton_language(
     x, (nodes, width) = x.contiguous(), x.shape
     y = torch.empty_like(x)
     if x.numel():
-        columns = min(triton.next_power_of_2(width), 128)
-        messages_kernel[(nodes, triton.cdiv(width, columns))](
+        columns = min(next_power_of_2(width), 128)
+        messages_kernel[(nodes, cdiv(width, columns))](
             x, offsets.contiguous(), sources.contiguous(), weights.contiguous(), y, nodes, width, columns
         )
     return y

@@ -19,7 +19,7 @@ from gallery.arguments import demand_alike, demand_shape
 from gallery.descriptors import multiprocessors
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, tuned
+from gallery.tuning import Choice, cdiv, next_power_of_2, tuned
 
 MOST_FEATURES = 64
 CHOICES = (
@@ -85,9 +85,9 @@ def in_triton_language(
     y = x.new_empty(rows)
     if rows:
         most = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(x.device)
-        polynomial_kernel[lambda meta: (min(triton.cdiv(rows, meta["ROWS"]), most),)](
+        polynomial_kernel[lambda meta: (min(cdiv(rows, meta["ROWS"]), most),)](
             *(x, mean.contiguous(), scale.contiguous(), coefficients.contiguous(), intercept, y, rows, features),
-            max(triton.next_power_of_2(features), 16),
+            max(next_power_of_2(features), 16),
         )
     return y
 

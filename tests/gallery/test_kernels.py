@@ -17,6 +17,7 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
 
+from gallery import tuning
 from gallery.catalogue import KERNELS, PATH, exhibits, find
 from gallery.check import error, gradient_error, outputs
 from gallery.exhibit import Arguments, Exhibit
@@ -185,13 +186,10 @@ class Parameter(NamedTuple):
 
 
 class FakeCompiled(CompiledKernel):
-    """A compiled kernel that keeps its launches in a list."""
+    """A compiled kernel that cannot be launched."""
 
-    def __init__(self, launches: list[Any]) -> None:
-        self.launches = launches
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        return lambda *arguments: self.launches.append((grid, arguments))
+    def __init__(self) -> None:
+        pass
 
 
 def test_a_launch_is_found_again_by_what_decides_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,12 +201,13 @@ def test_a_launch_is_found_again_by_what_decides_about_it(monkeypatch: pytest.Mo
     def search(self: Autotuner, *given: Any, grid: Any, warmup: bool, **named: Any) -> CompiledKernel:
         searched.append(given)
         self.best_config = self.configs[0]
-        return FakeCompiled(launched)
+        return FakeCompiled()
 
     constants = {"x": False, "count": False, "BLOCK": True}
     monkeypatch.setattr(kernel, "fn", SimpleNamespace(params=[Parameter(*each) for each in constants.items()]))
     monkeypatch.setattr(Autotuner, "run", search)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(tuning, "start", lambda compiled, grid, *arguments: launched.append((grid, arguments)))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
     whole = torch.zeros(40)
@@ -225,15 +224,16 @@ def test_a_launch_is_found_again_by_what_decides_about_it(monkeypatch: pytest.Mo
         searches, launches = len(searched), len(launched)
         kernel[lambda meta: (meta["count"] * meta["BLOCK"],)](x, count)
         assert (len(searched) - searches, len(launched) - launches) == ((1, 0) if new else (0, 1)), what
-    assert launched[0] == ((12, 1, 1), (whole, 3, 4))
+    assert launched[0] == ((12,), (whole, 3, 4))
     monkeypatch.setattr(kernel, "configs", kernel.configs[:1])
     kernel[(2, 2)](whole, 3)
-    kernel[(2, 2)](x=whole, count=3)
-    assert len(searched) == 6, "other configurations are searched again, and arguments by name are the same"
-    assert launched[-1][0] == (2, 2, 1)
+    for _ in range(2):
+        kernel[(2, 2)](x=whole, count=3)
+    assert len(searched) == 7, "other configurations are searched again, and so are arguments by name, once"
+    assert launched[-1][0] == (2, 2)
     for other in ({"num_warps": 8}, {"BLOCK": 8}):
         kernel[(1,)](whole, 3, **other)
-    assert len(searched) == 8, "what is no argument of the caller's is left to the language"
+    assert len(searched) == 9, "what is no argument of the caller's is left to the language"
 
 
 @pytest.mark.gpu
