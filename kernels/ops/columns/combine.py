@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.flat import below
 from ...numerics.members import member_places, one_member
 from ...numerics.powers import power, torch_power, whole
 from ...plan.plan import Operation, Parameters
@@ -60,7 +61,7 @@ def combine_kernel(
 ):
     """A program makes `BLOCK` elements of a flat matrix."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < size
+    inside = below(at, size, WIDTH)
     own = terms
     if STACKED:
         own += member_places(numbers, at // WIDTH, inside, first, members) * TERMS

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.flat import below
 from ...plan.plan import Operation, Parameters
 from .launch import BLOCK
 
@@ -30,11 +31,12 @@ def float32_kernel(
 ):
     """Round a flat matrix; a program makes `BLOCK` elements."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    given = tl.load(x + at, mask=at < size)
+    inside = below(at, size, WIDTH)
+    given = tl.load(x + at, mask=inside)
     value = given.to(tl.float32).to(out.dtype.element_ty)
     if SOME:
-        value = tl.where(tl.load(rounded + at % WIDTH, mask=at < size) != 0, value, given.to(out.dtype.element_ty))
-    tl.store(out + at, value, mask=at < size)
+        value = tl.where(tl.load(rounded + at % WIDTH, mask=inside) != 0, value, given.to(out.dtype.element_ty))
+    tl.store(out + at, value, mask=inside)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ import triton.language as tl
 
 from ...cpu.tiles import in_tiles
 from ...format.errors import PlanError
+from ...numerics.flat import below
 from ...numerics.members import member_places, one_member
 from ...numerics.special import expm1, log1p
 from ...plan.plan import Operation, Parameters
@@ -46,7 +47,7 @@ def power_kernel(
 ):
     """A program makes `BLOCK` elements of a flat matrix."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < size
+    inside = below(at, size, WIDTH)
     column = at % WIDTH
     if STACKED:
         column += member_places(numbers, at // WIDTH, inside, first, members) * WIDTH

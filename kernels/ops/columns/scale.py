@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.flat import below
 from ...numerics.members import member_places, one_member
 from ...plan.plan import Operation, Parameters
 from .launch import BLOCK
@@ -47,7 +48,7 @@ def scale_kernel(
 ):
     """Shift and scale the columns of a flat matrix; a program makes `BLOCK` elements."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < size
+    inside = below(at, size, WIDTH)
     column = at % WIDTH
     if STACKED:
         column += member_places(numbers, at // WIDTH, inside, first, members) * WIDTH

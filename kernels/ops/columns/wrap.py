@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.flat import below
 from ...plan.plan import Operation, Parameters
 from .launch import BLOCK
 
@@ -35,7 +36,7 @@ def wrap_kernel(
 ):
     """A program makes `BLOCK` elements of a flat matrix."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < size
+    inside = below(at, size, WIDTH)
     column = at % WIDTH
     start = tl.load(low + column, mask=inside, other=0.0)
     first = tl.load(upper + column, mask=inside, other=1.0)

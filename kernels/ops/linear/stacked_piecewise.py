@@ -67,7 +67,7 @@ class StackedPiecewise(StackedPieces[Piecewise]):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         x, numbers = inputs
-        what = {**self.members_of(numbers), "KNOTS": 0, "NAN_IS_ZERO": self.nan_is_zero}
+        what = {**self.members_of(numbers), "KNOTS": 0, "NAN_IS_ZERO": self.nan_is_zero, "IN_ORDER": False}
         launch_piecewise(x, parameters, output, rows, what, self.most)
 
     def hides_nan(self) -> bool:

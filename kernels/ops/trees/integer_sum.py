@@ -23,6 +23,9 @@ LARGEST_SCRATCH = 2**24
 ADDED = 32
 """The most sums that a program adds up, and parts of each at a time."""
 
+OUTPUTS_ADDED, CHUNKS_ADDED = 8, 8
+"""The outputs whose chunks a program adds up, and the chunks at a time: few, so that there are many programs."""
+
 ROUND = tl.constexpr(1.5 * 2.0**52)
 """A number below 2⁵¹ plus this one, minus it, is the nearest whole number; that has the lowest bits of the sum."""
 
@@ -141,40 +144,41 @@ def add_chunks_kernel(
     rows,
     padded,
     OUTPUTS: tl.constexpr,
-    CHUNKS: tl.constexpr,  # the most of an output
+    BLOCK_CHUNKS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
 ):
-    """Make the answers from sums of chunks. A program makes `[BLOCK_ROWS, BLOCK_OUTPUTS]` of them."""
+    """Make `[BLOCK_ROWS, BLOCK_OUTPUTS]` answers from sums of chunks, of which it loads `BLOCK_CHUNKS` at a time."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
     output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)[None, :]
     inside = (row < rows) & (output < OUTPUTS)
     first = tl.load(first_chunk + output, mask=output < OUTPUTS, other=0)
     end = tl.load(first_chunk + output + 1, mask=output < OUTPUTS, other=0)
     total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.int64)
-    for number in tl.static_range(CHUNKS):
-        chunk = first + number
-        total += tl.load(sums + chunk.to(tl.int64) * padded + row, mask=inside & (chunk < end), other=0)
+    for start in tl.range(0, tl.max(end - first), BLOCK_CHUNKS):
+        for number in tl.static_range(BLOCK_CHUNKS):
+            chunk = first + start + number
+            total += tl.load(sums + chunk.to(tl.int64) * padded + row, mask=inside & (chunk < end), other=0)
     y = answer(total, unit + output, baseline + output, inside, 1.0, "identity")
     tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=inside)
 
 
-def add_chunks(sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int, chunks: int) -> None:
-    """Launch the sums over the chunks of each output, at most `chunks`, and write the answers of the first `rows`.
+def add_chunks(sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int) -> None:
+    """Launch the sums over the chunks of each output, and write the answers of the first `rows`.
 
     `sums` is int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and `baseline`.
     """
     outputs = output.shape[1]
-    add_chunks_kernel[(triton.cdiv(rows, ADDED), triton.cdiv(outputs, ADDED))](
+    add_chunks_kernel[(triton.cdiv(rows, ADDED), triton.cdiv(outputs, OUTPUTS_ADDED))](
         sums=sums,
         **{name: parameters[name] for name in ("first_chunk", "unit", "baseline")},
         out=output,
         rows=rows,
         padded=sums.shape[1],
         OUTPUTS=outputs,
-        CHUNKS=chunks,
+        BLOCK_CHUNKS=CHUNKS_ADDED,
         BLOCK_ROWS=ADDED,
-        BLOCK_OUTPUTS=ADDED,
+        BLOCK_OUTPUTS=OUTPUTS_ADDED,
         num_warps=4,
         enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
     )

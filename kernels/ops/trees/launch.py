@@ -202,7 +202,7 @@ def contributions_tile(rows: int) -> ContributionsTile:
     """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
     if rows <= 64:
         return ContributionsTile(1, 128, MOST_ENTRIES, 4)
-    if rows <= 512:
+    if rows <= 256:
         return ContributionsTile(32, 16, 8, 1)
     return ContributionsTile(64 if rows <= 4096 else 128, 16, 4, 1)
 

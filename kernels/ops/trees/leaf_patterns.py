@@ -28,19 +28,22 @@ from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .launch import ContributionsTile, contributions_tile
 from .nodes import CATEGORICAL, MOST_SETS, ROUNDINGS
-from .terms import MET_BY_MISSING, Terms, meets
+from .terms import MET_BY_MISSING, Terms, add_unmet
 
 FEW_ROWS = 8
 """The most rows for which a CPU makes the patterns part by part; for more it takes less time to do so bit by bit."""
 
-FEWEST_ENTRIES, MOST_CHUNKS = 128, 8
+FEWEST_ENTRIES, MOST_CHUNKS = 64, 32
 """About the fewest entries of a chunk, and the most chunks of an output.
 
 With one chunk each, a batch would wait for the output that has most entries.
 """
 
-MANY_CHUNKS = 2**15
-"""The most chunks beyond one for each output: a grid has 65,535 of them at most."""
+MANY_CHUNKS = 224
+"""The most chunks beyond one for each output.
+
+A large GPU holds all chunks of 1,024 rows at the same time. A grid has 65,535 at most.
+"""
 
 LARGEST_SCRATCH = 2**26
 """The most bytes of turned rows, patterns and sums of chunks that wait to be read."""
@@ -71,15 +74,23 @@ def patterns_kernel(
     x += block * (FEATURES * TOGETHER)
     unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
     count = tl.load(counts + part, mask=known, other=0)
-    for term in tl.range(0, tl.max(count, axis=0)):
-        at = term * PARTS + part
-        word = tl.load(words + at, mask=known, other=0)
-        least = tl.load(lower + at, mask=known, other=0.0)[:, None]
-        most = tl.load(upper + at, mask=known, other=0.0)[:, None]
+    most_terms = tl.max(count, axis=0)
+    at, asked = part, known & (most_terms > 0)
+    word = tl.load(words + at, mask=asked, other=0)
+    least = tl.load(lower + at, mask=asked, other=0.0)
+    most = tl.load(upper + at, mask=asked, other=0.0)
+    for term in tl.range(0, most_terms):  # a term is loaded one step before it is asked
+        at, asked = at + PARTS, known & (term + 1 < most_terms)
+        next_word = tl.load(words + at, mask=asked, other=0)
+        next_least = tl.load(lower + at, mask=asked, other=0.0)
+        next_most = tl.load(upper + at, mask=asked, other=0.0)
         value = tl.load(x + ((word >> 8) * TOGETHER)[:, None] + place).to(upper.dtype.element_ty)
-        met = meets(value, least, most, word[:, None], sets, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
         bit = (term < count).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
-        unmet |= tl.where(met, 0, bit[:, None])
+        unmet = add_unmet(
+            unmet, bit[:, None], value, least[:, None], most[:, None], word[:, None], sets,
+            WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING,
+        )  # fmt: skip
+        word, least, most = next_word, next_least, next_most
     at = (block * PARTS + part[:, None]) * TOGETHER + place
     tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
 
@@ -201,7 +212,7 @@ class LeafPatterns(Operation):
                 enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
             )
             if chunked:
-                add_chunks(out, parameters, output[start:], count, MOST_CHUNKS)
+                add_chunks(out, parameters, output[start:], count)
 
     @abstractmethod
     def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:

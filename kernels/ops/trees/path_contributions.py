@@ -256,7 +256,7 @@ class PathContributions(Operation):
                     num_warps=1,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
-            add_chunks(sums, parameters, output[start:], count, 1)
+            add_chunks(sums, parameters, output[start:], count)
 
     def _launch_states(self, parameters: Parameters, x: torch.Tensor, rows: int, together: int) -> torch.Tensor:
         """Launch the kernels that say where rows go at nodes, and return `[⌈rows / together⌉, nodes, together]`."""

@@ -78,7 +78,8 @@ class Lookup(NamedTuple):
 @triton.jit
 def contributions_kernel(
     patterns,  # uint8 or int16 [blocks of rows, PARTS, TOGETHER]
-    entries,  # int64 [entries, and AHEAD more], a part, 5 bits for its shift, and 27 bits for the start in `table`
+    entry_parts,  # int32 [entries, and AHEAD more]
+    entry_words,  # int32 [entries, and AHEAD more], 5 bits for the shift and 27 bits for the start in `table`
     first_entry,  # int32 [chunks + 1], of each chunk, then the number of entries
     table,  # int32
     unit,  # float64 [OUTPUTS]
@@ -101,23 +102,29 @@ def contributions_kernel(
     place = tl.arange(0, BLOCK_ENTRIES)
     if TOGETHER == 1:
         for start in tl.range(begin, end, BLOCK_ENTRIES):
-            word = tl.load(entries + start + place, mask=start + place < end, other=0)
-            total += numbers_of(table, word, patterns_of(patterns, word, TOGETHER=TOGETHER), start + place < end)
+            inside = start + place < end
+            word = tl.load(entry_words + start + place, mask=inside, other=0)
+            part = tl.load(entry_parts + start + place, mask=inside, other=0)
+            total += numbers_of(table, word, patterns_of(patterns, part, TOGETHER=TOGETHER), inside)
     else:
-        word, next_word = tl.load(entries + begin + place), tl.load(entries + begin + place + BLOCK_ENTRIES)
-        pattern = patterns_of(patterns, word, TOGETHER=TOGETHER)
-        for start in tl.range(begin, end, BLOCK_ENTRIES):
-            next_pattern = patterns_of(patterns, next_word, TOGETHER=TOGETHER)
-            word_after = tl.load(entries + start + place + 2 * BLOCK_ENTRIES)
-            total += numbers_of(table, word, pattern, start + place < end)
-            word, next_word, pattern = next_word, word_after, next_pattern
+        entry_parts += begin
+        entry_words += begin
+        word, next_word = tl.load(entry_words + place), tl.load(entry_words + place + BLOCK_ENTRIES)
+        pattern = patterns_of(patterns, tl.load(entry_parts + place), TOGETHER=TOGETHER)
+        next_part = tl.load(entry_parts + place + BLOCK_ENTRIES)
+        for start in tl.range(0, end - begin, BLOCK_ENTRIES):
+            next_pattern = patterns_of(patterns, next_part, TOGETHER=TOGETHER)
+            part_after = tl.load(entry_parts + start + place + 2 * BLOCK_ENTRIES)
+            word_after = tl.load(entry_words + start + place + 2 * BLOCK_ENTRIES)
+            total += numbers_of(table, word, pattern, start + place < end - begin)
+            word, next_word, next_part, pattern = next_word, word_after, part_after, next_pattern
     store_sums(tl.sum(total, axis=1 - ROW_AXIS), unit, baseline, out, OUTPUTS=OUTPUTS, TOGETHER=TOGETHER)
 
 
 @triton.jit
-def patterns_of(patterns, word, TOGETHER: tl.constexpr):
-    """Return the patterns of the entries' parts, a uint32 tile of rows and entries."""
-    at = tl.expand_dims(patterns + (word >> 32) * TOGETHER, ROW_AXIS) + tl.expand_dims(
+def patterns_of(patterns, part, TOGETHER: tl.constexpr):
+    """Return the patterns of parts, a uint32 tile of rows and parts."""
+    at = tl.expand_dims(patterns + part.to(tl.int64) * TOGETHER, ROW_AXIS) + tl.expand_dims(
         tl.arange(0, TOGETHER), 1 - ROW_AXIS
     )
     if TOGETHER > 1:  # or a thread would load the patterns of many rows at once, and look up each of them elsewhere
@@ -131,7 +138,7 @@ def patterns_of(patterns, word, TOGETHER: tl.constexpr):
 @triton.jit
 def numbers_of(table, word, pattern, inside):
     """Return the entries' numbers for a tile of patterns, int64, and 0 for entries that are not inside."""
-    low = word.to(tl.uint32)
+    low = word.to(tl.uint32, bitcast=True)
     number = tl.load(tl.expand_dims(table + (low & ((1 << 27) - 1)), ROW_AXIS) + pattern)
     factor = tl.where(inside, 1 << (low >> 27).to(tl.int32), 0)
     return number.to(tl.int64) * tl.expand_dims(factor, ROW_AXIS).to(tl.int64)
@@ -178,19 +185,22 @@ class TreeContributions(LeafPatterns):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the terms of each part, and each output's list of parts with their numbers."""
-        outputs, words, lines, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+        outputs, parts, starts, lines = ([np.zeros(0, np.int64)] for _ in range(4))
+        start = 0
         for conditions, players, own in self.groups:
             output = self.outputs_of(own, players).swapaxes(0, 1)  # [parts, targets, players]
             begin = start + (np.arange(output.size) << conditions).reshape(output.shape)
             outputs.append(output.ravel())
-            words.append((np.arange(own.start, own.stop)[:, None, None] << 32 | begin).ravel())
+            parts.append(np.repeat(np.arange(own.start, own.stop), players * len(self.base)))
+            starts.append(begin.ravel())
             lines.append(np.full(output.size, min(1 << conditions >> 5, 32)))  # of the cache that 32 rows look up
             start += output.size << conditions
-        output, entries = np.concatenate(outputs), np.concatenate(words) | self.shift.astype(np.int64) << 27
+        output, words = np.concatenate(outputs), np.concatenate(starts) | self.shift.astype(np.int64) << 27
         order = np.argsort(output, kind="stable")
         return {
             **self.pattern_parameters(),
-            "entries": np.append(entries[order], np.zeros(AHEAD, np.int64)),
+            "entry_parts": np.append(np.concatenate(parts)[order], np.zeros(AHEAD)).astype(np.int32),
+            "entry_words": np.append(words[order], np.zeros(AHEAD, np.int64)).astype(np.uint32).view(np.int32),
             **self.entry_parameters(output[order], STEP + np.concatenate(lines)[order]),
             "table": self.table,
             **self.plain_parameters(),
@@ -234,7 +244,8 @@ class TreeContributions(LeafPatterns):
 
     def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:
         contributions_kernel[grid](
-            **{name: parameters[name] for name in ("entries", "table", "unit", "baseline")}, **arguments
+            **{name: parameters[name] for name in ("entry_parts", "entry_words", "table", "unit", "baseline")},
+            **arguments,
         )
 
     @functools.cached_property

@@ -65,6 +65,8 @@ def test_tiles_and_batches_do_not_change_a_bit(
 
 
 def test_chunks_hold_all_entries_once_and_have_about_as_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaf_patterns, "FEWEST_ENTRIES", 128)
+    monkeypatch.setattr(leaf_patterns, "MOST_CHUNKS", 8)
     op = tree_contributions(6, 5, [1, 2, 2, 3])
     output = np.repeat([0, 2, 3], [1000, 1, 3000])
     work = np.where(np.arange(len(output)) % 4000 < 2500, 1, 9)
