@@ -62,11 +62,11 @@ def add_unmet(
     else:
         given = [unmet, value, most, least, bit, flags & 1]
         if value.dtype == tl.float32:
-            asm: tl.constexpr = MISS32_OR_NAN if MISSING else MISS32
-            unmet = tl.inline_asm_elementwise(asm, "=r,r,f,f,f,r,r", given, tl.int32, True, 1)
+            single: tl.constexpr = MISS32_OR_NAN if MISSING else MISS32
+            unmet = tl.inline_asm_elementwise(single, "=r,r,f,f,f,r,r", given, tl.int32, True, 1)
         else:
-            asm: tl.constexpr = MISS64_OR_NAN if MISSING else MISS64
-            unmet = tl.inline_asm_elementwise(asm, "=r,r,d,d,d,r,r", given, tl.int32, True, 1)
+            double: tl.constexpr = MISS64_OR_NAN if MISSING else MISS64
+            unmet = tl.inline_asm_elementwise(double, "=r,r,d,d,d,r,r", given, tl.int32, True, 1)
     return unmet
 
 
