@@ -24,8 +24,10 @@ import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+from xgboost import XGBRegressor
 
-from benchmarks.environment import busy, default_directory, device_name, save
+from benchmarks.environment import busy, default_directory, device_name, save_models
 from benchmarks.gpu.families import kernels
 from benchmarks.models import TEN_KINDS
 from benchmarks.timing import QUICK, Contender, Effort, time_on_device, time_on_host
@@ -54,23 +56,30 @@ def ridge(seed: int) -> Plan:
     return Plan(FEATURES, (Step(operation, (INPUT,), "y"),), {"y": "y"})
 
 
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "boosted": lambda: HistGradientBoostingRegressor(max_iter=100, early_stopping=False, random_state=0),
+    "xgboost": lambda: XGBRegressor(n_estimators=100, random_state=0),
+    "svr": lambda: make_pipeline(StandardScaler(), SVR()),
+}
+FIT_ROWS = {"boosted": 2000, "xgboost": 2000, "svr": 200}
+
+
 @functools.cache
-def _fitted(seed: int) -> Plan:
+def _fitted(name: str, seed: int) -> Plan:
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((2000, FEATURES))
+    X = rng.standard_normal((FIT_ROWS[name], FEATURES))
     y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.standard_normal(len(X))
-    model = HistGradientBoostingRegressor(max_iter=100, early_stopping=False, random_state=0)
-    return compile_estimator(model.fit(X, y), input="fp64", profile=False).plan
+    return compile_estimator(ESTIMATORS[name]().fit(X, y), input="fp64", profile=False).plan
 
 
-def boosted(number: int) -> Plan:
-    """Return the plan of 100 trees of HistGradientBoosting: one of a few fits, with leaves of its own scale."""
-    plan = _fitted(number % FITS)
+def scaled(name: str, number: int) -> Plan:
+    """Return the plan of one of a few fits, with leaves or weights of points of its own scale."""
+    plan = _fitted(name, number % FITS)
     (step,) = plan.steps
-    operation = step.operation
-    assert isinstance(operation, TreeEnsemble)
-    scaled = dataclasses.replace(operation, values=operation.values * (1 + number / 1000))
-    return plan.with_steps([dataclasses.replace(step, operation=scaled)])
+    field = "values" if isinstance(step.operation, TreeEnsemble) else "weight"
+    own = getattr(step.operation, field)
+    mine = (own * (1 + number / 1000)).astype(own.dtype)
+    return plan.with_steps([dataclasses.replace(step, operation=dataclasses.replace(step.operation, **{field: mine}))])
 
 
 def network(seed: int) -> Plan:
@@ -101,7 +110,7 @@ def mixed(number: int) -> Plan:
 
 FLEETS: dict[str, tuple[Callable[[int], Plan], tuple[int, ...]]] = {
     "ridge": (ridge, (1000, 100_000)),
-    "boosted": (boosted, (1000,)),
+    **{name: (functools.partial(scaled, name), (1000,)) for name in ESTIMATORS},
     "network": (network, (1000,)),
     "nearest": (nearest, (1000,)),
     "mixed": (mixed, (500,)),
@@ -198,24 +207,28 @@ def run(
     quick: bool = False,
     dry_run: bool = False,
 ) -> Path | None:
-    """Measure fleets and write fleets.json; a dry run measures on the CPU and writes nothing."""
+    """Measure fleets and write fleets.json, in which others' figures stay; a dry run measures on the CPU alone."""
     if not dry_run and not torch.cuda.is_available():
         raise SystemExit("benchmarks.gpu.fleets needs a CUDA GPU, and torch finds none; --dry-run tries it on a CPU.")
     device = torch.device("cpu" if dry_run else "cuda:0")
     print(f"fleets on {'the CPU (a dry run: these are no figures)' if dry_run else device_name()}")
     effort = QUICK if quick or dry_run else Effort(rounds=15)
-    settings = {"quick": quick, "inputs": INPUTS, "busy_at_start": busy()}
-    cases = []
+    settings, at_start = {"quick": quick, "inputs": INPUTS}, {"busy_at_start": busy()}
+    path = None
     for name in fleets:
+        cases = []
         for count in members or FLEETS[name][1]:
-            cases += measure(name, count, sizes, effort, device)
-    return None if dry_run else save(directory or default_directory(), "fleets", settings, {"cases": cases})
+            cases += [at_start | each for each in measure(name, count, sizes, effort, device)]
+        if not dry_run:
+            place = directory or default_directory()
+            path = save_models(place, "fleets", settings, cases, list(FLEETS), among="cases", key="fleet")
+    return path
 
 
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="which fleets")
+    parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
     parser.add_argument("--members", nargs="+", type=int, default=None, help="how many members")
     parser.add_argument("--rows", nargs="+", type=int, default=None, help="how many rows")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
