@@ -24,7 +24,7 @@ from gallery.exhibit import Arguments, Exhibit
 from gallery.kernels.map import map_
 from gallery.kernels.softmax import ROW_CHOICES
 from gallery.sizes import demand_room
-from gallery.tuning import Choice, chosen, tuned
+from gallery.tuning import Choice, chosen, start, tuned
 
 EXHIBITS = list(exhibits().values())
 WAYS = [
@@ -234,6 +234,16 @@ def test_a_launch_is_found_again_by_what_decides_about_it(monkeypatch: pytest.Mo
     for other in ({"num_warps": 8}, {"BLOCK": 8}):
         kernel[(1,)](whole, 3, **other)
     assert len(searched) == 9, "what is no argument of the caller's is left to the language"
+
+
+def test_a_compiled_kernel_is_launched_on_the_current_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[Any] = []
+    active = SimpleNamespace(get_current_device=lambda: 3, get_current_stream=lambda device: 10 + device)
+    monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
+    compiled = SimpleNamespace(run=lambda *given: launched.append(given), function=1, packed_metadata=2)
+    for grid in ((5,), (5, 6), (5, 6, 7)):
+        start(compiled, grid, "x", 4)
+    assert launched == [(*grid, 13, 1, 2, None, None, None, "x", 4) for grid in ((5, 1, 1), (5, 6, 1), (5, 6, 7))]
 
 
 @pytest.mark.gpu

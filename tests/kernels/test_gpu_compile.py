@@ -119,3 +119,21 @@ def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
     )
     done = run_without_interpreter("-c", script)
     assert done.stdout.splitlines() == ["3 True"] * 3, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("width", "loads"), [(8, "v4"), (6, "single")])
+def test_numbers_that_follow_each_other_are_loaded_at_once(width: int, loads: str) -> None:
+    """`below` tells the compiler where four numbers are all inside or none is."""
+    script = (
+        "import torch\n"
+        "from tests.kernels.gpu_compile import compile_for\n"
+        "from triton_regressors.kernels.ops.columns.scale import scale_kernel\n"
+        "single, double = torch.zeros(4), torch.zeros(4, dtype=torch.float64)\n"
+        "arguments = {'x': single, 'numbers': single, 'shift': double, 'factor': double, 'out': double}\n"
+        "arguments |= {'last': double, 'size': 5, 'first': 0, 'members': 1, 'STACKED': False}\n"
+        f"arguments |= {{'WIDTH': {width}, 'FORM': 'factor', 'SINGLE': False, 'BLOCK': 1024}}\n"
+        "code = compile_for(90, scale_kernel, arguments, {'num_warps': 4}).asm['ptx']\n"
+        "print('v4' if 'ld.global.v4.b32' in code else 'single')\n"
+    )
+    done = run_without_interpreter("-c", script)
+    assert done.stdout.splitlines() == [loads], done.stdout + done.stderr
