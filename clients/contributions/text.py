@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from triton_regressors.clients.contributions.target import Target, cut, shown_number, signed
 
 MOST = 15
@@ -45,11 +47,15 @@ def _bars(values: Sequence[float]) -> list[str]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]], bars: Sequence[str]) -> list[str]:
-    """Return lines of cells in columns: the first to the left, numbers to the right, then the bars."""
+    """Return lines of cells in columns: the first to the left, numbers to the right, then the bars.
+
+    A terminal shows letters of Chinese, Japanese and Korean twice as wide as others.
+    """
     short = [(cut(name, NAME), *rest) for name, *rest in rows]
-    widths = [max(map(len, column)) for column in zip(*short, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*short, strict=True)]
     lines = []
     for (name, *rest), bar in zip(short, bars, strict=True):
-        cells = [cell.rjust(wide) for cell, wide in zip(rest, widths[1:], strict=True) if wide]
-        lines.append("  ".join(["", name.ljust(widths[0]), *cells, bar]).rstrip())
+        room = [" " * (wide - cell_len(cell)) for cell, wide in zip((name, *rest), widths, strict=True)]
+        cells = [space + cell for cell, space, wide in zip(rest, room[1:], widths[1:], strict=True) if wide]
+        lines.append("  ".join(["", name + room[0], *cells, bar]).rstrip())
     return lines

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from tests.clients.contributions.test_shap import contributions
 from triton_regressors.clients.contributions.contributions import Contributions
@@ -205,6 +206,14 @@ def test_names_and_cells_stay_in_their_line() -> None:
     odd = Contributions(**given | {"told": told})  # where shap is there, `replace` would make its own object
     assert len(str(odd).splitlines()) == len(str(found).splitlines())
     assert not any("\x1b" in each for each in (str(odd), odd._repr_html_()))
+
+
+def test_wide_letters_are_aligned_as_a_terminal_shows_them(target: Target) -> None:
+    cells = target.cells.copy()
+    cells[0, 0], cells[0, 3] = "東京", "ab"
+    wide = replace(target, columns=("年齢", "size", "都市", "x"), cells=cells)
+    for lines, bar in ((row_lines(wide, 0)[2:-1], "│"), (mean_lines(wide)[2:], "█")):
+        assert len({cell_len(line[: line.index(bar)]) for line in lines}) == 1, lines
 
 
 def test_a_notebook_shows_the_waterfall() -> None:
