@@ -101,7 +101,7 @@ class Tuned(Autotuner):  # type: ignore[misc]  # which has no types
         """Return what decides about a launch; None if an argument is of another kind, is left out or is none at all."""
         if triton.knobs.runtime.interpret or not torch.cuda.is_initialized():
             return None
-        if len(args) + len(named) != len(self._constants):
+        if len(args) + len(named) != len(self._constants) or not named.keys() <= self._constants.keys():
             return None
         key: list[Any] = list(named)
         for name, value in (*zip(self.arg_names, args, strict=False), *named.items()):

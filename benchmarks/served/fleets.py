@@ -1,7 +1,7 @@
 """Fleets on a Triton server, by their number of models: beside one model's entry, and a loop over scikit-learn models.
 
-    python -m benchmarks.served.fleets [--rounds N] [--fleets ridge ...] [--members 1 1000 ...] [--entries N]
-                                     [--no-loop] [--output DIR]
+    python -m benchmarks.served.fleets [--quick | --rounds N] [--fleets ridge ...] [--members 1 1000 ...]
+                                     [--entries N] [--no-loop] [--output DIR]
 
 Members are fitted one by one, each on rows of its own, and exported. "fleet" is their entry; "one model" is the entry
 of one of them; "loop" is a Python-backend model with a dict of the same estimators, which a user writes by hand;
@@ -367,6 +367,7 @@ def _case(fleet: str, members: int) -> str:
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", dest="rounds", action="store_const", const=1, help="one round")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"one client has {ROUNDS_OF_ONE} times as many")
     parser.add_argument("--fleets", nargs="+", choices=FLEETS, default=list(FLEETS), help="these; others' figures stay")
     parser.add_argument("--members", nargs="+", type=int, default=None, help="how many models")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
-
 from triton_regressors.clients.contributions.target import Target, cut, shown_number, signed
 
 MOST = 15
@@ -51,6 +49,8 @@ def _aligned(rows: Sequence[tuple[str, ...]], bars: Sequence[str]) -> list[str]:
 
     A terminal shows letters of Chinese, Japanese and Korean twice as wide as others.
     """
+    from rich.cells import cell_len  # which few clients need
+
     short = [(cut(name, NAME), *rest) for name, *rest in rows]
     widths = [max(map(cell_len, column)) for column in zip(*short, strict=True)]
     lines = []

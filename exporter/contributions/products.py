@@ -99,7 +99,7 @@ def factored(polynomial: Polynomial, weights: np.ndarray, players: np.ndarray, c
     width, outputs = len(players), weights.shape[1]
     first, second = np.pad(polynomial.indices, ((0, 0), (0, 2)), constant_values=width)[:, :2].T
     alone = second == width
-    linear = np.zeros((width, outputs))
+    linear = np.zeros((width + 1, outputs))  # the last row is that of no column
     linear[first[alone]] = weights[alone]
     monomial, output = np.nonzero(np.where(alone[:, None], 0.0, weights))
     target, player = np.divmod(output, columns + 1)
@@ -111,4 +111,4 @@ def factored(polynomial: Polynomial, weights: np.ndarray, players: np.ndarray, c
     targets, own = np.nonzero(forms.any(axis=2))
     outer = np.zeros((len(own), outputs))
     outer[np.arange(len(own)), targets * (columns + 1) + players[own]] = 1.0
-    return Factored(own.astype(np.int32), np.ascontiguousarray(forms[targets, own].T), outer, linear)
+    return Factored(own.astype(np.int32), np.ascontiguousarray(forms[targets, own].T), outer, linear[:-1])

@@ -233,7 +233,9 @@ def test_a_launch_is_found_again_by_what_decides_about_it(monkeypatch: pytest.Mo
     assert launched[-1][0] == (2, 2)
     for other in ({"num_warps": 8}, {"BLOCK": 8}):
         kernel[(1,)](whole, 3, **other)
-    assert len(searched) == 9, "what is no argument of the caller's is left to the language"
+    for _ in range(2):
+        kernel[(1,)](whole, num_warps=8)  # as if `count` had a default
+    assert len(searched) == 11, "what is no argument of the caller's is left to the language"
 
 
 def test_a_compiled_kernel_is_launched_on_the_current_stream(monkeypatch: pytest.MonkeyPatch) -> None:

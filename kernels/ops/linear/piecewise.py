@@ -50,10 +50,7 @@ def piecewise_kernel(
     IN_ORDER: tl.constexpr,  # whether `source` is 0, 1, … OUTPUTS − 1, and WIDTH the same as OUTPUTS
     BLOCK: tl.constexpr,
 ):
-    """A program makes `BLOCK` elements of the flat output.
-
-    Numbers in order are loaded several at once. Across the bus each would otherwise be read more than once.
-    """
+    """A program makes `BLOCK` elements of the flat output; numbers in order are loaded several at once."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = below(at, size, OUTPUTS)
     row, column = at // OUTPUTS, at % OUTPUTS
