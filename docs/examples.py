@@ -166,7 +166,7 @@ class Session:
         else:
             failed, printed = self._ask_bash(code)
         for port, free in zip(PORTS, self._ports, strict=True):
-            printed = printed.replace(str(free), str(port))
+            printed = re.sub(rf"(?<=[:=]){free}\b", str(port), printed)
         if failed:
             raise ExampleError(f"The block at line {block.line} fails:\n{printed}")
         return printed

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from docs.examples import PAGES, ExampleError, blocks, outputs, renewed, same
+from docs.examples import PAGES, ExampleError, Session, blocks, outputs, renewed, same
 
 EXAMPLES = {path.name: blocks(path.read_text(encoding="utf-8")) for path in PAGES}
 RUN = [path for path in PAGES if any(block.reason() is None for block in EXAMPLES[path.name])]
@@ -55,6 +55,13 @@ def test_a_block_that_fails_or_prints_something_else_is_found():
         renewed("```python\n1 / 0\n```\n")
     with pytest.raises(ExampleError, match="line 2 fails"):
         renewed("```shell\nfalse\n```\n")
+
+
+def test_only_ports_are_shown_as_the_pages_ports_not_numbers_with_the_same_digits(tmp_path, monkeypatch):
+    monkeypatch.setattr("docs.examples._free_ports", lambda count: [33205, 33206, 33207][:count])
+    (block,) = blocks("```python\nprint(72.933205, 33205, '127.0.0.1:8001', 'port=8000')\n```\n")
+    with Session(tmp_path) as session:
+        assert session.run(block) == "72.933205 33205 127.0.0.1:8001 port=8000\n"
 
 
 def test_blocks_share_a_directory_and_what_python_knows():
