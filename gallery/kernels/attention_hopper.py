@@ -24,10 +24,10 @@ the compiler.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
 
 import torch
-from triton.compiler import CompiledKernel
+import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -40,7 +40,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from gallery.descriptors import describable, multiprocessors
-from gallery.tuning import cdiv, start
+from gallery.launches import Launch, by_layout
 
 HEAD_SIZES = (64, 128)
 
@@ -229,14 +229,6 @@ def attention_hopper_kernel(
     )
 
 
-_COMPILED: dict[tuple[Any, ...], CompiledKernel] = {}
-"""The compiled kernels by what decides about them.
-
-The language itself finds them by texts that it makes of all arguments, layouts included, which takes longer than the
-kernel of a small model.
-"""
-
-
 @functools.cache
 def is_hopper() -> bool:
     """Return whether there is a Hopper GPU; later GPUs lack its instructions."""
@@ -267,16 +259,28 @@ def launch(
 
     q, k and v are read in place; a tensor that no descriptor can describe is copied into rows first.
     """
-    q, k, v = (each if describable(each) else each.clone(memory_format=torch.contiguous_format) for each in (q, k, v))
+    launcher(q, k, v, scale, causal)(q, k, v, o, kept)
+
+
+@by_layout
+def launcher(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, causal: bool) -> Callable[..., None]:
+    """Return what `launch` does with tensors of these layouts."""
+    copied = [not describable(each) for each in (q, k, v)]
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
-    descriptors = describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value)
-    turns = cdiv(queries, ROWS.value * GROUPS.value) * batch * heads
-    grid = (min(turns, multiprocessors(q.device)), 1, 1)
-    arguments = (*descriptors, kept, heads, batch * heads, queries, keys, turns, scale, size, causal)
-    decisive = q.dtype, size, causal, q.device
-    if decisive in _COMPILED:
-        start(_COMPILED[decisive], grid, *arguments)
-        return
-    compiled = attention_hopper_kernel[grid](*arguments, num_warps=4)
-    if isinstance(compiled, CompiledKernel):
-        _COMPILED[decisive] = compiled
+    turns = triton.cdiv(queries, ROWS.value * GROUPS.value) * batch * heads
+    kernel = Launch(
+        attention_hopper_kernel,
+        (min(turns, multiprocessors(q.device)),),
+        *(heads, batch * heads, queries, keys, turns, scale, size, causal),
+        num_warps=4,
+    )
+
+    def write(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, kept: torch.Tensor) -> None:
+        if any(copied):
+            q, k, v = (
+                each.clone(memory_format=torch.contiguous_format) if unfit else each
+                for each, unfit in zip((q, k, v), copied, strict=True)
+            )
+        kernel(describe(q, ROWS.value), describe(k, KEYS.value), describe(v, KEYS.value), describe(o, ROWS.value), kept)
+
+    return write

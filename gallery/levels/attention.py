@@ -11,17 +11,20 @@ read in place, and Y is written so that the next product reads its rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
+from gallery.descriptors import ALIGNMENT
 from gallery.dots import dot
 from gallery.kernels import attention_hopper
+from gallery.launches import Launch, by_layout
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, cdiv, tuned
+from gallery.tuning import Choice, tuned
 
 SIZES = (16, 32, 64, 128)
 ALIGNED = 8
@@ -124,19 +127,39 @@ def in_triton_language(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal
 
     On a Hopper GPU `gallery/kernels/attention_hopper.py` computes heads of 64 and 128 in float16 and bfloat16.
     """
+    return launcher(q, k, v, causal)(q, k, v)
+
+
+@by_layout
+def launcher(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> Callable[..., torch.Tensor]:
+    """Return what computes Y of tensors with these layouts."""
     check(q, k, v)
     batch, heads, tokens, size = q.shape
-    y = q.new_empty(batch, tokens, heads, size)
     factor = math.log2(math.e) / math.sqrt(size)
-    if y.numel() and attention_hopper.suits(q):
-        kept = q.new_empty(batch, heads, tokens, dtype=torch.float32)
-        attention_hopper.launch(q, k, v, y.transpose(1, 2), kept, factor, causal)
-    elif y.numel():
-        q, k, v = alike(q, k, v)
-        attention_kernel[lambda meta: (cdiv(tokens, meta["QUERIES"]), batch * heads)](
-            q, k, v, y, q.stride(0), q.stride(2), heads, tokens, factor, size, causal
-        )
-    return y.transpose(1, 2)
+    if q.numel() and attention_hopper.suits(q):
+        write = attention_hopper.launcher(q, k, v, factor, causal)
+
+        def on_hopper(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            y = q.new_empty(batch, tokens, heads, size).transpose(1, 2)
+            write(q, k, v, y, q.new_empty(batch, heads, tokens, dtype=torch.float32))
+            return y
+
+        return on_hopper
+    head = alike(q, k, v)[0]
+    launch = Launch(
+        attention_kernel,
+        lambda meta: (triton.cdiv(tokens, meta["QUERIES"]), batch * heads),
+        *(head.stride(0), head.stride(2), heads, tokens, factor, size, causal),
+    )
+    del head
+
+    def answer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        y = q.new_empty(batch, tokens, heads, size)
+        if y.numel():
+            launch(*alike(q, k, v), y)
+        return y.transpose(1, 2)
+
+    return answer
 
 
 @in_triton_language.register_fake
@@ -160,7 +183,7 @@ def alike(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     head = tensors[0]
     fits = head.stride(3) == 1 and head.stride(1) == head.shape[3]
     fits = fits and head.stride(0) % ALIGNED == 0 and head.stride(2) % ALIGNED == 0
-    begins = all(tensor.data_ptr() % (ALIGNED * tensor.element_size()) == 0 for tensor in tensors)
+    begins = all(tensor.data_ptr() % ALIGNMENT == 0 for tensor in tensors)
     if fits and begins and all(tensor.stride() == head.stride() for tensor in tensors):
         return tensors
     return tuple(tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors)

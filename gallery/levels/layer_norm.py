@@ -9,14 +9,17 @@ kernel, and costs another round through memory in a separate kernel.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
+from gallery.launches import Launch, by_layout
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, cdiv, next_power_of_2, tuned
+from gallery.tuning import Choice, tuned
 
 CHOICES = (
     Choice("sixteen rows", "rows are short: weights are loaded once for sixteen", {"ROWS": 16}, 8),
@@ -87,15 +90,31 @@ def in_triton_language(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, gelu: bool = True, epsilon: float = 1e-5
 ) -> torch.Tensor:
     """Return y of x's shape and type; x of any strides is copied into rows first."""
+    return launcher(x, weight, bias, gelu, epsilon)(x, weight, bias)
+
+
+@by_layout
+def launcher(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, gelu: bool, epsilon: float
+) -> Callable[..., torch.Tensor]:
+    """Return what computes y of tensors with these layouts."""
     check(x, weight, bias)
-    x, width = x.contiguous(), x.shape[-1]
-    y = torch.empty_like(x)
-    if x.numel():
-        rows = x.numel() // width
-        layer_norm_gelu_kernel[lambda meta: (cdiv(rows, meta["ROWS"]),)](
-            x, weight.contiguous(), bias.contiguous(), y, rows, width, epsilon, gelu, next_power_of_2(width)
-        )
-    return y
+    width = x.shape[-1]
+    rows = x.numel() // width
+    launch = Launch(
+        layer_norm_gelu_kernel,
+        lambda meta: (triton.cdiv(rows, meta["ROWS"]),),
+        *(rows, width, epsilon, gelu, triton.next_power_of_2(width)),
+    )
+
+    def answer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        if rows:
+            launch(x, weight.contiguous(), bias.contiguous(), y)
+        return y
+
+    return answer
 
 
 @in_triton_language.register_fake

@@ -9,6 +9,9 @@ The functions of `gallery/kernels/matmul.py` compute the tiles; this file is the
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 import triton
 import triton.language as tl
@@ -24,10 +27,11 @@ from gallery.kernels.matmul import (
     product_by_descriptors,
     product_by_pointers,
 )
+from gallery.launches import Launch, by_layout
 from gallery.levels.extension import library
 from gallery.levels.layer_norm import gelu_of
 from gallery.levels.operator import operator
-from gallery.tuning import cdiv, tuned
+from gallery.tuning import tuned
 
 CUDA_MULTIPLE = 8
 """In CUDA C++, which loads 16 bytes at once, inputs and outputs are multiples of this number."""
@@ -136,24 +140,41 @@ def in_triton_language(
     gelu: bool = False,
 ) -> torch.Tensor:
     """Return y of x's type: 16-bit types by descriptors if rows are multiples of 16 bytes, otherwise by pointers."""
+    return launcher(x, weight, bias, residual, gelu)(x, weight, bias, residual)
+
+
+@by_layout
+def launcher(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor | None, gelu: bool
+) -> Callable[..., torch.Tensor]:
+    """Return what computes y of tensors with these layouts."""
     check(x, weight, bias, residual)
-    (N, K), shape = weight.shape, (*x.shape[:-1], weight.shape[0])
-    x, weight, y = x.reshape(-1, K).contiguous(), weight.contiguous(), x.new_empty(shape)
+    (N, K), shape, device = weight.shape, (*x.shape[:-1], weight.shape[0]), x.device
+    M, y = math.prod(shape[:-1]), x.new_empty(shape)
     if not y.numel():
-        return y
-    M, flat = x.shape[0], y.view(-1, N)
-    other = y if residual is None else residual.contiguous()
-    by_descriptors = x.dtype != torch.float32 and all(map(describable, (x, weight, flat)))
-    if by_descriptors:
-        provide_memory(x.device)
+        return lambda x, *_: x.new_empty(shape)
+    matrices = x.contiguous().view(-1, K), weight.contiguous(), y.view(-1, N)
+    by_descriptors = x.dtype != torch.float32 and all(map(describable, matrices))
+    most = multiprocessors(device) if by_descriptors else None
 
     def grid(meta: dict[str, int]) -> tuple[int]:
-        tiles = cdiv(M, meta["BLOCK_M"]) * cdiv(N, meta["BLOCK_N"])
-        return (min(tiles, multiprocessors(x.device)) if by_descriptors else tiles,)
+        tiles = triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])
+        return (tiles if most is None else min(tiles, most),)
 
     kernel = descriptor_linear_kernel if by_descriptors else pointer_linear_kernel
-    kernel[grid](x, weight, bias.contiguous(), other, y, M, N, K, GELU=gelu, RESIDUAL=residual is not None)
-    return y
+    launch = Launch(kernel, grid, M, N, K, gelu, residual is not None)
+
+    def answer(
+        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor | None
+    ) -> torch.Tensor:
+        y = x.new_empty(shape)
+        if by_descriptors:
+            provide_memory(device)
+        other = y if residual is None else residual.contiguous()
+        launch(x.contiguous(), weight.contiguous(), bias.contiguous(), other, y)
+        return y
+
+    return answer
 
 
 @in_triton_language.register_fake

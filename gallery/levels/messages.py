@@ -11,14 +11,17 @@ the messages are never written to memory. Torch's operations write them, one row
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
+from gallery.launches import Launch, by_layout
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, cdiv, next_power_of_2, tuned
+from gallery.tuning import Choice, tuned
 
 CHOICES = (
     Choice("eight edges at once", "nodes with few neighbours waste little", {"EDGES": 8}, 1),
@@ -81,15 +84,27 @@ def in_triton_language(
     x: torch.Tensor, offsets: torch.Tensor, sources: torch.Tensor, weights: torch.Tensor
 ) -> torch.Tensor:
     """Return y of x's shape and type; x of any strides is copied into rows first."""
+    return launcher(x, offsets, sources, weights)(x, offsets, sources, weights)
+
+
+@by_layout
+def launcher(
+    x: torch.Tensor, offsets: torch.Tensor, sources: torch.Tensor, weights: torch.Tensor
+) -> Callable[..., torch.Tensor]:
+    """Return what computes y of tensors with these layouts."""
     check(x, offsets, sources, weights)
-    x, (nodes, width) = x.contiguous(), x.shape
-    y = torch.empty_like(x)
-    if x.numel():
-        columns = min(next_power_of_2(width), 128)
-        messages_kernel[(nodes, cdiv(width, columns))](
-            x, offsets.contiguous(), sources.contiguous(), weights.contiguous(), y, nodes, width, columns
-        )
-    return y
+    nodes, width = x.shape
+    columns = min(triton.next_power_of_2(width), 128)
+    launch = Launch(messages_kernel, (nodes, triton.cdiv(width, columns)), nodes, width, columns)
+
+    def answer(x: torch.Tensor, offsets: torch.Tensor, sources: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        if nodes and width:
+            launch(x, offsets.contiguous(), sources.contiguous(), weights.contiguous(), y)
+        return y
+
+    return answer
 
 
 @in_triton_language.register_fake

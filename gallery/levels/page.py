@@ -128,9 +128,9 @@ def bought(subjects: Mapping[str, Figures]) -> str:
 - **The Triton language** takes {times(subjects, TRITON, COMPILE)} the device time of torch.compile. It is worth it
   if writes to memory between operations can be avoided and a compiler does not find this: a block is
   {block[TRITON]["launches"]} launches, and messages on a graph hold {held[TRITON]} instead of {held[COMPILE]}. Called
-  from Python it takes {times(subjects, TRITON, COMPILE, "host_us")} the time of torch.compile: Python checks the
-  arguments, finds the configuration and launches the kernel of each operation, and small models wait for this. The
-  product therefore captures all launches of a batch as one CUDA graph (`kernels/engine/graphs.py`).
+  from Python it takes {times(subjects, TRITON, COMPILE, "host_us")} the time of torch.compile: Python
+  launches the kernel of each operation by itself, and small models wait for this. The product therefore captures all
+  launches of a batch as one CUDA graph (`kernels/engine/graphs.py`).
 - **CUDA C++** takes {times(subjects, CUDA, TRITON)} the device time of the Triton language. The programmer places every
   thread, copy and barrier, and can get each wrong. Products here use the instructions of all GPUs since capability 8.0,
   not Hopper's own, which the compiler of the Triton language does use. It is worth it if a kernel needs a feature that

@@ -11,15 +11,18 @@ needs it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import triton
 import triton.language as tl
 
 from gallery.arguments import demand_alike, demand_shape
 from gallery.descriptors import multiprocessors
+from gallery.launches import Launch, by_layout
 from gallery.levels.extension import library
 from gallery.levels.operator import operator
-from gallery.tuning import Choice, cdiv, next_power_of_2, tuned
+from gallery.tuning import Choice, tuned
 
 MOST_FEATURES = 64
 CHOICES = (
@@ -80,16 +83,29 @@ def in_triton_language(
     x: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor, coefficients: torch.Tensor, intercept: torch.Tensor
 ) -> torch.Tensor:
     """Return y of at most 64 features; x of any strides is copied into rows first."""
+    return launcher(x, mean, scale, coefficients, intercept)(x, mean, scale, coefficients, intercept)
+
+
+@by_layout
+def launcher(
+    x: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor, coefficients: torch.Tensor, intercept: torch.Tensor
+) -> Callable[..., torch.Tensor]:
+    """Return what computes y of tensors with these layouts."""
     check(x, mean, scale, coefficients, intercept)
-    x, (rows, features) = x.contiguous(), x.shape
-    y = x.new_empty(rows)
-    if rows:
-        most = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(x.device)
-        polynomial_kernel[lambda meta: (min(cdiv(rows, meta["ROWS"]), most),)](
-            *(x, mean.contiguous(), scale.contiguous(), coefficients.contiguous(), intercept, y, rows, features),
-            max(next_power_of_2(features), 16),
-        )
-    return y
+    (rows, features), most = x.shape, PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(x.device)
+    launch = Launch(
+        polynomial_kernel,
+        lambda meta: (min(triton.cdiv(rows, meta["ROWS"]), most),),
+        *(rows, features, max(triton.next_power_of_2(features), 16)),
+    )
+
+    def answer(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        y = x.new_empty(rows)
+        if rows:
+            launch(*(each.contiguous() for each in (x, *parameters)), y)
+        return y
+
+    return answer
 
 
 @in_triton_language.register_fake

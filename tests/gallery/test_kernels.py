@@ -3,8 +3,7 @@
 import itertools
 import sys
 import warnings
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -12,19 +11,15 @@ import triton
 import triton.language as tl
 from torch.library import CustomOpDef, opcheck
 from torch.utils._python_dispatch import TorchDispatchMode
-from triton.compiler import CompiledKernel
 from triton.compiler.errors import CompileTimeAssertionFailure
-from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
 
-from gallery import tuning
 from gallery.catalogue import KERNELS, PATH, exhibits, find
 from gallery.check import error, gradient_error, outputs
 from gallery.exhibit import Arguments, Exhibit
-from gallery.kernels.map import map_
 from gallery.kernels.softmax import ROW_CHOICES
 from gallery.sizes import demand_room
-from gallery.tuning import Choice, chosen, start, tuned
+from gallery.tuning import Choice, chosen, tuned
 
 EXHIBITS = list(exhibits().values())
 WAYS = [
@@ -176,85 +171,6 @@ def test_what_was_never_launched_has_nothing_chosen(device: torch.device) -> Non
     launched[(1,)](torch.zeros(3, device=device), 3)
     assert chosen(other) == {}
     assert chosen(other, launched) == {"fill_kernel": "only one: there is no other"}
-
-
-class Parameter(NamedTuple):
-    """A parameter of a kernel, as the language describes it."""
-
-    name: str
-    is_constexpr: bool
-
-
-class FakeCompiled(CompiledKernel):
-    """A compiled kernel that cannot be launched."""
-
-    def __init__(self) -> None:
-        pass
-
-
-def test_a_launch_is_found_again_by_what_decides_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU: the search of the language is replaced by one that counts."""
-    kernel = tuned([Choice("only one", "there is no other", {"BLOCK": 4})], ["count"])(fill_kernel)
-    searched: list[Any] = []
-    launched: list[Any] = []
-
-    def search(self: Autotuner, *given: Any, grid: Any, warmup: bool, **named: Any) -> CompiledKernel:
-        searched.append(given)
-        self.best_config = self.configs[0]
-        return FakeCompiled()
-
-    constants = {"x": False, "count": False, "BLOCK": True}
-    monkeypatch.setattr(kernel, "fn", SimpleNamespace(params=[Parameter(*each) for each in constants.items()]))
-    monkeypatch.setattr(Autotuner, "run", search)
-    monkeypatch.setattr(tuning, "start", lambda compiled, grid, *arguments: launched.append((grid, arguments)))
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
-    whole = torch.zeros(40)
-    cases = [
-        ("the first", whole, 3, True),
-        ("the same", whole, 3, False),
-        ("another tensor with an address that 16 divides", whole[4:], 3, False),
-        ("one with an address that 16 does not divide", whole[1:], 3, True),
-        ("another number", whole, 4, True),
-        ("a number that equals it, of another type", whole, True, True),
-        ("another type of tensor", whole.half(), 3, True),
-    ]
-    for what, x, count, new in cases:
-        searches, launches = len(searched), len(launched)
-        kernel[lambda meta: (meta["count"] * meta["BLOCK"],)](x, count)
-        assert (len(searched) - searches, len(launched) - launches) == ((1, 0) if new else (0, 1)), what
-    assert launched[0] == ((12,), (whole, 3, 4))
-    monkeypatch.setattr(kernel, "configs", kernel.configs[:1])
-    kernel[(2, 2)](whole, 3)
-    for _ in range(2):
-        kernel[(2, 2)](x=whole, count=3)
-    assert len(searched) == 7, "other configurations are searched again, and so are arguments by name, once"
-    assert launched[-1][0] == (2, 2)
-    for other in ({"num_warps": 8}, {"BLOCK": 8}):
-        kernel[(1,)](whole, 3, **other)
-    for _ in range(2):
-        kernel[(1,)](whole, num_warps=8)  # as if `count` had a default
-    assert len(searched) == 11, "what is no argument of the caller's is left to the language"
-
-
-def test_a_compiled_kernel_is_launched_on_the_current_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    launched: list[Any] = []
-    active = SimpleNamespace(get_current_device=lambda: 3, get_current_stream=lambda device: 10 + device)
-    monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
-    compiled = SimpleNamespace(run=lambda *given: launched.append(given), function=1, packed_metadata=2)
-    for grid in ((5,), (5, 6), (5, 6, 7)):
-        start(compiled, grid, "x", 4)
-    assert launched == [(*grid, 13, 1, 2, None, None, None, "x", 4) for grid in ((5, 1, 1), (5, 6, 1), (5, 6, 7))]
-
-
-@pytest.mark.gpu
-def test_launches_that_are_found_again_give_the_answer() -> None:
-    memory = torch.randn(5000, device="cuda")
-    for offset, length, c in [(0, 4096, 1.5), (0, 4096, 2.5), (4, 4096, 1.5), (1, 4096, 1.5), (0, 4095, 1.5)] * 2:
-        x = memory[offset : offset + length]
-        assert torch.equal(map_(x, c), x + c), (offset, length, c)
-        assert torch.equal(map_(x.half(), c), x.half() + c), (offset, length, c)
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
