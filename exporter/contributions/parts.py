@@ -4,6 +4,9 @@ The conditions of a part are those of the players above it, and those of its own
 conditions together than each has alone, but need fewer numbers together: two leaves below one split have all others in
 common. A part is therefore as much of a tree as takes no more numbers than its leaves alone. Symmetric trees ask so
 little that a part is often a whole tree.
+
+Conditions that most rows meet, or most do not meet, are the highest bits of a pattern. The patterns of rows that are
+looked up together then lie in few lines of the cache.
 """
 
 from __future__ import annotations
@@ -58,14 +61,14 @@ def tables_of_parts(trees: TreeEnsemble, players: np.ndarray, columns: int, leav
     above = conditions_above(trees, players, roots)
     outer = np.flatnonzero(above.player < columns)
     outer_firsts = outer[above.first[outer]]
-    shared = np.bincount(above.end[outer_firsts], minlength=len(roots))
+    outer_number = np.cumsum(above.first[outer]) - 1
     inner = np.flatnonzero((trees.feature >= 0) & np.isin(top, roots))
     pair, number = np.unique(np.searchsorted(roots, top[inner]) * len(top) + split[inner], return_inverse=True)
     inside, kind = pair // len(top), pair % len(top)
-    inside_bit = shared[inside] + np.arange(len(inside)) - np.searchsorted(inside, inside)
-    bits = shared + np.bincount(inside, minlength=len(roots))
-    bit = np.zeros(len(top), dtype=np.int64)
-    bit[inner] = inside_bit[number]
+    inside_number = np.zeros(len(top), dtype=np.int64)
+    inside_number[inner] = len(outer_firsts) + number
+    of_condition = np.concatenate([above.end[outer_firsts], inside])  # its part
+    bits = np.bincount(of_condition, minlength=len(roots))
 
     one = np.flatnonzero(conditions.first & (conditions.player < columns) & (of_leaf[conditions.end] >= 0))
     leaf, player, slot = conditions.end[one], conditions.player[one], conditions.slot[one]
@@ -77,16 +80,26 @@ def tables_of_parts(trees: TreeEnsemble, players: np.ndarray, columns: int, leav
     places = np.zeros((len(of_leaf), deepest), dtype=np.int64)  # of a leaf's players among those of its part
     places[leaf, slot] = rank[number]
 
-    wrong = np.zeros((2, len(of_leaf), deepest), dtype=np.int64)  # conditions that must be met, and must not be met
     key = above.end[outer_firsts] * width + above.player[outer_firsts]
     at = np.searchsorted(key, member)
     both = np.append(key, -1)[at] == member
-    wrong[0, leaf[both], slot[both]] = 1 << above.slot[outer_firsts[at[both]]]
+    at = at[both]
     ends, node, child = paths(trees, leaves.nodes)
     own = (of_leaf[ends] >= 0) & (top[node] == top[leaves.nodes[ends]])
     ends, node, child = ends[own], node[own], child[own]
     of_split = slot[np.searchsorted(leaf * width + player, ends * width + players[node])]
-    np.bitwise_or.at(wrong, ((trees.child[node] != child).astype(np.int64), ends, of_split), 1 << bit[node])
+    right = trees.child[node] != child
+
+    met, here = _met(leaves), np.zeros(len(of_condition))
+    np.maximum.at(here, at, met[leaf[both], slot[both]])
+    rows, left = (np.bincount(inside_number[node], met[ends, of_split] * which, len(here)) for which in (1.0, ~right))
+    here = np.where(rows > 0, left / np.where(rows > 0, rows, 1.0), here)
+    order = np.lexsort((np.abs(here - 0.5).round(6), of_condition))
+    bit = np.empty(len(order), dtype=np.int64)
+    bit[order] = np.arange(len(order)) - np.searchsorted(of_condition[order], of_condition[order])
+    wrong = np.zeros((2, len(of_leaf), deepest), dtype=np.int64)  # conditions that must be met, and must not be met
+    wrong[0, leaf[both], slot[both]] = 1 << bit[at]
+    np.bitwise_or.at(wrong, (right.astype(np.int64), ends, of_split), 1 << bit[inside_number[node]])
 
     order = np.lexsort((names, bits))
     place = np.argsort(order)
@@ -102,7 +115,7 @@ def tables_of_parts(trees: TreeEnsemble, players: np.ndarray, columns: int, leav
     asked = asked_of(
         terms,
         place[np.concatenate([above.end[outer], inside])],
-        np.concatenate([above.slot[outer], inside_bit]),
+        bit[np.concatenate([outer_number, len(outer_firsts) + np.arange(len(kind))])],
         np.concatenate([outer, len(above.end) + np.arange(len(kind))]),
         len(roots),
     )
@@ -110,6 +123,16 @@ def tables_of_parts(trees: TreeEnsemble, players: np.ndarray, columns: int, leav
     listed[place[named // width], rank] = named % width
     numbers = _numbers(leaves, kept, place[part], bits[order], names[order], places, wrong)
     return {**asked, "players": listed, **_in_units(numbers, listed, columns, leaves.values.shape[1])}
+
+
+def _met(leaves: Leaves) -> np.ndarray:
+    """Return which part of drawn rows meets the condition of each player of a leaf, `[leaves, players]`."""
+    found = np.zeros((len(leaves.depth), int(leaves.depth.max(initial=0))))
+    for depth in np.unique(leaves.depth):
+        own, pattern = np.flatnonzero(leaves.depth == depth), np.arange(1 << depth)
+        met = ~pattern[:, None] >> np.arange(depth) & 1
+        found[own, :depth] = leaves.chance[leaves.starts[own, None] + pattern] @ met
+    return found
 
 
 def _splits(trees: TreeEnsemble) -> np.ndarray:

@@ -137,3 +137,23 @@ def test_numbers_that_follow_each_other_are_loaded_at_once(width: int, loads: st
     )
     done = run_without_interpreter("-c", script)
     assert done.stdout.splitlines() == [loads], done.stdout + done.stderr
+
+
+def test_a_term_takes_four_instructions_of_a_row() -> None:
+    """Four numbers are loaded at once, and each takes two comparisons and one step that adds its bit."""
+    script = (
+        "import torch\n"
+        "from tests.kernels.gpu_compile import compile_for\n"
+        "from triton_regressors.kernels.ops.trees.term_words import ROWS, TERMS, WORDS_AT_ONCE, words_kernel\n"
+        "single, whole, small = (torch.zeros(4, dtype=each) for each in (torch.float32, torch.int32, torch.uint8))\n"
+        "arguments = {'x': single, 'feature': whole, 'lower': single, 'upper': single, 'flags': small}\n"
+        "arguments |= {'sets': whole, 'words': whole, 'blocks': 5, 'COUNT': 999, 'FEATURES': 7, 'WORDS': 0}\n"
+        "arguments |= {'FLOOR': False, 'MISSING': False, 'ROWS': ROWS, 'BITS': 16}\n"
+        "arguments |= {'BLOCK_TERMS': TERMS, 'BLOCK_WORDS': WORDS_AT_ONCE}\n"
+        "code = compile_for(90, words_kernel, arguments, {'num_warps': 4}).asm['ptx']\n"
+        "numbers = 32 * WORDS_AT_ONCE\n"
+        "print(code.count('ld.global.v4.b32') * 4 == numbers, code.count('setp.gtu.and') == numbers)\n"
+        "print('shfl' not in code)\n"
+    )
+    done = run_without_interpreter("-c", script)
+    assert done.stdout.split() == ["True"] * 3, done.stdout + done.stderr

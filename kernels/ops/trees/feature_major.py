@@ -29,15 +29,16 @@ def feature_major_kernel(
     tl.store(columns + feature * TOGETHER + place, value.to(columns.dtype.element_ty), mask=inside)
 
 
-def feature_major(x: torch.Tensor, rows: int, together: int, like: torch.Tensor) -> torch.Tensor:
-    """Return the first `rows` rows as `[⌈rows / together⌉, features, together]`, of the dtype and device of `like`.
+def feature_major(x: torch.Tensor, rows: int, together: int, like: torch.Tensor, *, multiple: int = 1) -> torch.Tensor:
+    """Return the first `rows` rows as `[blocks, features, together]`, of the dtype and device of `like`.
 
-    Neighbouring lanes of a kernel then have neighbouring rows, and read neighbouring numbers. Each number is read once,
-    and may lie in the host's memory.
+    The number of blocks is the next multiple of `multiple` from `⌈rows / together⌉` on. Neighbouring lanes of a kernel
+    then have neighbouring rows, and read neighbouring numbers. Each number is read once, and may lie in the host's
+    memory.
     """
     if together == 1 and x.is_cuda:
         return x
-    features, blocks = x.shape[1], triton.cdiv(rows, together)
+    features, blocks = x.shape[1], triton.cdiv(rows, together * multiple) * multiple
     columns = like.new_empty(blocks, features, together)
     block = min(triton.next_power_of_2(features), MOST_FEATURES)
     feature_major_kernel[(blocks, triton.cdiv(features, block))](

@@ -28,6 +28,7 @@ from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .launch import ContributionsTile, contributions_tile
 from .nodes import CATEGORICAL, MOST_SETS, ROUNDINGS
+from .term_words import launch_words
 from .terms import MET_BY_MISSING, Terms, add_unmet
 
 FEW_ROWS = 8
@@ -184,6 +185,25 @@ class LeafPatterns(Operation):
             "upper": np.append(self.upper, self.upper.dtype.type(np.inf))[asked],
             "sets": self.sets,
             "counts": counts,
+            **self.word_parameters(),
+        }
+
+    def word_parameters(self) -> dict[str, np.ndarray]:
+        """Return the terms, those of a feature one after the other, and which of them each part asks."""
+        part, condition, term = self.others.T
+        order = np.argsort(self.feature, kind="stable")
+        place = np.append(np.argsort(order), -1).astype(np.int32)  # -1 stays what it is
+        asked = np.full((8 * self.pattern_dtype.itemsize, len(self.asked)), -1, dtype=np.int32)
+        asked[: self.asked.shape[1]] = place[self.asked.T]
+        return {
+            "term_feature": self.feature[order],
+            "term_lower": self.lower[order],
+            "term_upper": self.upper[order],
+            "term_flags": self.flags[order],
+            "asked": asked,
+            "first_other": np.searchsorted(part, np.arange(len(self.asked) + 1)).astype(np.int32),
+            "other_terms": place[term],
+            "other_conditions": np.ascontiguousarray(condition),
         }
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
@@ -222,24 +242,29 @@ class LeafPatterns(Operation):
         return True
 
     def launches(self, inputs: int) -> int:
-        return 4
+        return 5
 
     def launch_patterns(
         self, parameters: Parameters, x: torch.Tensor, rows: int, tile: ContributionsTile
     ) -> torch.Tensor:
-        """Launch the kernel, and return the patterns, `[⌈rows / together⌉, parts, together]`."""
+        """Launch the kernels, and return the patterns, `[⌈rows / together⌉, parts, together]`."""
         parts, blocks = len(self.asked), triton.cdiv(rows, tile.together)
         patterns = parameters["counts"].new_empty(blocks, max(parts, 1), tile.together, dtype=self.pattern_dtype)
-        if parts:
+        constants = {
+            "WORDS": self.sets.shape[1] if len(self.sets) else 0,
+            "FLOOR": self.rounding == "floor",
+            "MISSING": bool((self.flags & (MET_BY_MISSING | CATEGORICAL)).any()),
+        }
+        if parts and tile.together > 1:
+            launch_words(parameters, x, rows, patterns, constants)
+        elif parts:
             patterns_kernel[(triton.cdiv(parts, tile.block_parts), blocks)](
                 x=feature_major(x, rows, tile.together, parameters["upper"]),
                 **{name: parameters[name] for name in ("words", "lower", "upper", "sets", "counts")},
                 patterns=patterns,
                 FEATURES=x.shape[1],
                 PARTS=parts,
-                WORDS=self.sets.shape[1] if len(self.sets) else 0,
-                FLOOR=self.rounding == "floor",
-                MISSING=bool((self.flags & (MET_BY_MISSING | CATEGORICAL)).any()),
+                **constants,
                 TOGETHER=tile.together,
                 BLOCK_PARTS=tile.block_parts,
                 num_warps=4,

@@ -37,11 +37,11 @@ def meets(value, least, most, flags, sets, WORDS: tl.constexpr, FLOOR: tl.conste
 
 
 def _asm(kind: str, missing: bool) -> tl.constexpr:
-    """Return PTX for `$0 = $1 | (0 if $2 meets the bounds $3 and $4 else $5)`; with `missing`, NaN meets them if $6."""
+    """Return PTX for `$0 |= 0 if $2 meets the bounds $3 and $4 else $5`; with `missing`, NaN meets them if $6."""
     by_missing = f"setp.ne.s32 q, $6, 0; setp.nan.and.{kind} q, $2, $2, q; or.pred p, p, q; " if missing else ""
     return tl.constexpr(
         f"{{ .reg .pred p, q; setp.le.{kind} p, $2, $3; setp.gtu.and.{kind} p, $2, $4, p; {by_missing}"
-        "@p mov.b32 $0, $1; @!p or.b32 $0, $1, $5; }"
+        "@!p or.b32 $0, $0, $5; }"
     )
 
 
@@ -55,7 +55,8 @@ def add_unmet(
 ):
     """Return `unmet | bit` where numbers do not meet terms, and `unmet` where they do; `meets` says what that is.
 
-    The compiler makes five instructions of the two comparisons and what follows, where a GPU needs three.
+    The compiler makes five instructions of the two comparisons and what follows, where a GPU needs three. `$1` is
+    `unmet`, in the register of the result.
     """
     if INTERPRETED or WORDS or unmet.dtype == tl.int64:
         unmet |= tl.where(meets(value, least, most, flags, sets, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING), 0, bit)
@@ -63,10 +64,10 @@ def add_unmet(
         given = [unmet, value, most, least, bit, flags & 1]
         if value.dtype == tl.float32:
             single: tl.constexpr = MISS32_OR_NAN if MISSING else MISS32
-            unmet = tl.inline_asm_elementwise(single, "=r,r,f,f,f,r,r", given, tl.int32, True, 1)
+            unmet = tl.inline_asm_elementwise(single, "=r,0,f,f,f,r,r", given, tl.int32, True, 1)
         else:
             double: tl.constexpr = MISS64_OR_NAN if MISSING else MISS64
-            unmet = tl.inline_asm_elementwise(double, "=r,r,d,d,d,r,r", given, tl.int32, True, 1)
+            unmet = tl.inline_asm_elementwise(double, "=r,0,d,d,d,r,r", given, tl.int32, True, 1)
     return unmet
 
 
