@@ -11,9 +11,9 @@ reached in no coalition. Otherwise it is where all of B and nobody of S are as i
 in the mean over the background rows, of which those with one pattern are counted. Tables of all patterns
 (`tree_contributions.py`) take less time for few players.
 
-A first kernel writes the patterns, and a second one adds up what each output is given: a leaf's terms one after the
-other, and those of all leaves as multiples of one unit, a power of two, such that the largest possible sum is below
-2⁵¹. Their sums are exact in any order, and neither tiling nor device can change an answer.
+Kernels write the patterns, and another one adds up what each output is given: a leaf's terms one after the other, and
+those of all leaves as multiples of one unit, a power of two, such that the largest possible sum is below 2⁵¹. Their
+sums are exact in any order, and neither tiling nor device can change an answer.
 """
 
 from __future__ import annotations

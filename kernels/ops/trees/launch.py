@@ -192,8 +192,7 @@ MOST_ENTRIES = 512
 class ContributionsTile(NamedTuple):
     """The work that programs of contributions do at a time."""
 
-    together: int  # rows
-    block_parts: int  # of trees, whose patterns a program makes
+    together: int  # rows, one or a multiple of 32
     block_entries: int  # entries that a program adds up
     num_warps: int  # of a program that adds up
 
@@ -201,16 +200,16 @@ class ContributionsTile(NamedTuple):
 def contributions_tile(rows: int) -> ContributionsTile:
     """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
     if rows <= 64:
-        return ContributionsTile(1, 128, MOST_ENTRIES, 4)
+        return ContributionsTile(1, MOST_ENTRIES, 4)
     if rows <= 256:
-        return ContributionsTile(32, 16, 8, 1)
-    return ContributionsTile(64 if rows <= 4096 else 128, 16, 4, 1)
+        return ContributionsTile(32, 8, 1)
+    return ContributionsTile(64 if rows <= 4096 else 128, 4, 1)
 
 
 class PathsTile(NamedTuple):
     """The work that programs of contributions by paths do at a time."""
 
-    together: int  # rows
+    together: int  # rows, one or a multiple of 32
     programs: int  # that walk through chunks together
 
 

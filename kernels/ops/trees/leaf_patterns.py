@@ -5,7 +5,8 @@ conjunctions of terms: what all splits above the part ask of one player together
 of the rows that it sends to the left.
 
 `terms.py` says what a term asks. Several nodes that ask for the same feature on the way to a leaf are one term.
-Thresholds, sets and rounding are those of `tree_ensemble.py`, and so are all decisions.
+Thresholds, sets and rounding are those of `tree_ensemble.py`, and so are all decisions. Kernels ask few rows the terms
+of each part, and many rows each term once (`term_words.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .launch import ContributionsTile, contributions_tile
 from .nodes import CATEGORICAL, MOST_SETS, ROUNDINGS
@@ -46,54 +46,51 @@ MANY_CHUNKS = 224
 A large GPU holds all chunks of 1,024 rows at the same time. A grid has 65,535 at most.
 """
 
+BLOCK_PARTS = 128
+"""The parts whose patterns of a row a program makes."""
+
 LARGEST_SCRATCH = 2**26
 """The most bytes of turned rows, patterns and sums of chunks that wait to be read."""
 
 
 @triton.jit
 def patterns_kernel(
-    x,  # float32 or float64 [blocks of rows, FEATURES, TOGETHER]
-    words,  # int32 [terms, PARTS], the feature, 6 bits for the number of the condition, and 2 flags
+    x,  # float32 or float64 [rows, FEATURES]
+    packed,  # int32 [terms, PARTS], the feature, 6 bits for the number of the condition, and 2 flags
     lower,  # float32 or float64 [terms, PARTS]
     upper,  # float32 or float64 [terms, PARTS]
     sets,  # int32 [sets, WORDS]
     counts,  # int32 [PARTS], of terms
-    patterns,  # uint8, int16 or int64 [blocks of rows, PARTS, TOGETHER]
+    patterns,  # uint8, int16 or int64 [rows, PARTS]
     FEATURES: tl.constexpr,
     PARTS: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
     MISSING: tl.constexpr,  # whether NaN meets a term
-    TOGETHER: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
 ):
-    """Write which conditions are not met. A program does `TOGETHER` rows of `BLOCK_PARTS` parts."""
-    block = tl.program_id(1).to(tl.int64)
-    place = tl.arange(0, TOGETHER)[None, :]
+    """Write which conditions are not met. A program does one row of `BLOCK_PARTS` parts."""
+    row = tl.program_id(1).to(tl.int64)
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     known = part < PARTS
-    x += block * (FEATURES * TOGETHER)
-    unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
+    x += row * FEATURES
+    unmet = tl.zeros([BLOCK_PARTS], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
     count = tl.load(counts + part, mask=known, other=0)
     most_terms = tl.max(count, axis=0)
     at, asked = part, known & (most_terms > 0)
-    word = tl.load(words + at, mask=asked, other=0)
+    word = tl.load(packed + at, mask=asked, other=0)
     least = tl.load(lower + at, mask=asked, other=0.0)
     most = tl.load(upper + at, mask=asked, other=0.0)
     for term in tl.range(0, most_terms):  # a term is loaded one step before it is asked
         at, asked = at + PARTS, known & (term + 1 < most_terms)
-        next_word = tl.load(words + at, mask=asked, other=0)
+        next_word = tl.load(packed + at, mask=asked, other=0)
         next_least = tl.load(lower + at, mask=asked, other=0.0)
         next_most = tl.load(upper + at, mask=asked, other=0.0)
-        value = tl.load(x + ((word >> 8) * TOGETHER)[:, None] + place).to(upper.dtype.element_ty)
+        value = tl.load(x + (word >> 8)).to(upper.dtype.element_ty)
         bit = (term < count).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
-        unmet = add_unmet(
-            unmet, bit[:, None], value, least[:, None], most[:, None], word[:, None], sets,
-            WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING,
-        )  # fmt: skip
+        unmet = add_unmet(unmet, bit, value, least, most, word, sets, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
         word, least, most = next_word, next_least, next_most
-    at = (block * PARTS + part[:, None]) * TOGETHER + place
-    tl.store(patterns + at, unmet.to(patterns.dtype.element_ty), mask=known[:, None])
+    tl.store(patterns + row * PARTS + part, unmet.to(patterns.dtype.element_ty), mask=known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +166,7 @@ class LeafPatterns(Operation):
         return len(self.base) * (self.columns + 1)
 
     def pattern_parameters(self) -> dict[str, np.ndarray]:
-        """Return the terms of each part, as the kernel reads them."""
+        """Return the terms of each part as the kernels of few rows read them, and as those of many rows do."""
         part, condition, term = self.others.T
         place = self.depth[part] + _ranks(part)
         counts = self.depth.astype(np.int32)
@@ -180,7 +177,7 @@ class LeafPatterns(Operation):
         bit[: self.asked.shape[1]], bit[place, part] = np.arange(self.asked.shape[1])[:, None], condition
         flags = np.append(self.flags, np.uint8(MET_BY_MISSING))[asked]
         return {
-            "words": np.append(self.feature, np.int32(0))[asked] << 8 | bit << 2 | flags,
+            "packed": np.append(self.feature, np.int32(0))[asked] << 8 | bit << 2 | flags,
             "lower": np.append(self.lower, self.lower.dtype.type(np.nan))[asked],
             "upper": np.append(self.upper, self.upper.dtype.type(np.inf))[asked],
             "sets": self.sets,
@@ -189,7 +186,7 @@ class LeafPatterns(Operation):
         }
 
     def word_parameters(self) -> dict[str, np.ndarray]:
-        """Return the terms, those of a feature one after the other, and which of them each part asks."""
+        """Return the terms, those of a feature one after the other, and the places of those that each part asks."""
         part, condition, term = self.others.T
         order = np.argsort(self.feature, kind="stable")
         place = np.append(np.argsort(order), -1).astype(np.int32)  # -1 stays what it is
@@ -258,15 +255,14 @@ class LeafPatterns(Operation):
         if parts and tile.together > 1:
             launch_words(parameters, x, rows, patterns, constants)
         elif parts:
-            patterns_kernel[(triton.cdiv(parts, tile.block_parts), blocks)](
-                x=feature_major(x, rows, tile.together, parameters["upper"]),
-                **{name: parameters[name] for name in ("words", "lower", "upper", "sets", "counts")},
+            patterns_kernel[(triton.cdiv(parts, BLOCK_PARTS), rows)](
+                x=x,
+                **{name: parameters[name] for name in ("packed", "lower", "upper", "sets", "counts")},
                 patterns=patterns,
                 FEATURES=x.shape[1],
                 PARTS=parts,
                 **constants,
-                TOGETHER=tile.together,
-                BLOCK_PARTS=tile.block_parts,
+                BLOCK_PARTS=BLOCK_PARTS,
                 num_warps=4,
             )
         return patterns

@@ -10,8 +10,8 @@ The numbers are multiples of one unit for each output, a power of two, chosen so
 2⁵³. Sums of them are therefore exact in int64 and in float64 alike and in any order: neither the tiling, which does
 follow the number of rows, nor the device can change an answer.
 
-A first kernel writes the pattern of each part and row. A second one adds up each output's numbers, those of many rows
-in chunks, whose sums a third one adds.
+Kernels write the pattern of each part and row. Another one adds up each output's numbers, those of many rows in chunks,
+whose sums a last one adds.
 """
 
 from __future__ import annotations

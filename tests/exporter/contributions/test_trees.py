@@ -373,6 +373,26 @@ def test_leaves_are_looked_up_together_where_that_takes_no_more_numbers() -> Non
     assert len(whole.asked) == 9
 
 
+@pytest.mark.parametrize("game", ["cover", "background"])
+def test_conditions_that_most_rows_meet_or_most_do_not_are_the_highest_bits(game: str) -> None:
+    X, y = drawn(2000)
+    op = trees_of(GradientBoostingRegressor(n_estimators=10, max_depth=6, random_state=0).fit(X, y))
+    assert isinstance(op, TreeEnsemble)
+    cover = np.zeros(len(op.feature))
+    cover[op.feature < 0] = np.bincount(leaves(op, X).ravel(), minlength=len(op.values))[op.child[op.feature < 0]]
+    given = {"cover": {"cover": summed(op, cover)}, "background": {"background": X[:200].astype(float)}}[game]
+    found = tree_contributions(op, op.values, np.arange(6), 6, **given)
+    patterns = found.patterns(torch.from_numpy(X)).numpy().astype(np.int64)
+    some = np.flatnonzero(found.depth >= 4)
+    assert len(some) > 50
+    lowest, highest = (
+        np.abs((patterns[some] >> bit & 1).mean(axis=1) - 0.5)
+        for bit in (np.zeros((len(some), 1), np.int64), found.depth[some, None] - 1)
+    )
+    assert (highest - lowest).mean() > 0.1
+    assert (highest >= lowest - 0.05).mean() > 0.8
+
+
 def test_forests_that_were_grown_out(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves depend on more columns than tables can have."""
     monkeypatch.setattr(trees, "MOST_PLAYERS", 10)

@@ -33,7 +33,7 @@ def test_patterns_are_those_of_plain_torch(device: torch.device, name: str, rows
     x = torch.from_numpy(np.random.default_rng(rows).standard_normal((rows, 7))).to(op.terms.upper.dtype)[:, :7]
     x[0], x[rows // 2, :3] = torch.nan, torch.tensor([torch.inf, -torch.inf, -0.0], dtype=x.dtype)
     parameters = {key: torch.from_numpy(array.copy()).to(device) for key, array in op.pattern_parameters().items()}
-    tile = ContributionsTile(together, 16, 4, 1)
+    tile = ContributionsTile(together, 4, 1)
     found = op.launch_patterns(parameters, x.to(device), rows, tile).cpu()
     blocks = -(-rows // together)
     assert found.shape == (blocks, len(op.asked), together)

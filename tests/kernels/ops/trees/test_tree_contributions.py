@@ -41,7 +41,7 @@ def test_kernels_and_plain_torch_have_the_same_bits_near_the_reference(device: t
     assert (isinstance(op, LeafPatterns) and not len(op.asked)) or not np.array_equal(found[0], found[1])
 
 
-@pytest.mark.parametrize("tile", [*TILES, ContributionsTile(32, 2, 2, 1)])
+@pytest.mark.parametrize("tile", [*TILES, ContributionsTile(32, 2, 1)])
 @pytest.mark.parametrize("name", ["tree contributions", "background contributions"])
 def test_tiles_and_batches_do_not_change_a_bit(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, name: str, tile: ContributionsTile
