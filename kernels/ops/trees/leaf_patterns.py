@@ -208,7 +208,9 @@ class LeafPatterns(Operation):
         chunked = tile.together > 1
         first_entry = parameters["chunks" if chunked else "first_entry"]
         chunks = len(first_entry) - 1
-        row_bytes = parts * self.pattern_dtype.itemsize + chunked * (8 * chunks + x.shape[1] * self.upper.itemsize)
+        row_bytes = parts * self.pattern_dtype.itemsize
+        if chunked:
+            row_bytes += 8 * chunks + x.shape[1] * self.upper.itemsize + len(self.feature) // 8
         most = max(LARGEST_SCRATCH // (row_bytes * tile.together), 1) * tile.together
         for start in range(0, rows, most):
             count, out = min(most, rows - start), output[start:]

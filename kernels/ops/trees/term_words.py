@@ -113,10 +113,10 @@ def patterns_of_words_kernel(
             end = tl.load(first_other + part + 1, mask=known, other=0)
             for step in tl.range(0, tl.max(end - first)):
                 there = first + step < end
-                term = tl.load(other_terms + first + step, mask=there, other=0)
-                condition = tl.load(other_conditions + first + step, mask=there, other=-1) - group * BITS
-                more = tl.load(words + term.to(tl.int64) * count + word, mask=there & inside, other=0)
-                unmet = with_more(unmet, more, condition, BITS)
+                other = tl.load(other_terms + first + step, mask=there, other=0)
+                place = tl.load(other_conditions + first + step, mask=there, other=-1) - group * BITS
+                more = tl.load(words + other.to(tl.int64) * count + word, mask=there & inside, other=0)
+                unmet = with_more(unmet, more, place, BITS)
         tl.store(patterns + into + group, side_by_side(turned(unmet, BITS), BITS), mask=(known & inside)[:, :, None])
 
 
