@@ -58,7 +58,8 @@ def as_frame(rows: Any) -> Any:
     try:
         return pa.table(rows).to_pandas()
     except (TypeError, ValueError) as error:  # a single column
-        raise TableError(f"Rows of type {type(rows).__name__} are not a table: {one_line(error)}.") from None
+        reason = "its `to_frame()` is one of one column" if hasattr(rows, "to_frame") else one_line(error)
+        raise TableError(f"Rows of type {type(rows).__name__} are not a table: {reason}.") from None
 
 
 def as_matrix(rows: Any, called: str, width: int | None = None, *, objects: bool = False) -> np.ndarray:
