@@ -108,7 +108,7 @@ def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
         "for rows, patterns in (100, torch.uint8), (1000, torch.int16), (65536, torch.uint8):\n"
         "    tile = contributions_tile(rows)\n"
         "    arguments = {'patterns': torch.zeros(4, dtype=patterns), 'first_entry': int32}\n"
-        "    arguments |= {'entry_parts': int32, 'entry_words': int32}\n"
+        "    arguments |= {'entry_parts': int32, 'entry_starts': int32, 'entry_factors': int32}\n"
         "    arguments |= {'table': int32, 'unit': float64, 'baseline': float64, 'out': int64, 'PARTS': 9}\n"
         "    arguments |= {'OUTPUTS': 5, 'TOGETHER': tile.together, 'BLOCK_ENTRIES': tile.block_entries}\n"
         "    code = compile_for(90, contributions_kernel, arguments, {'num_warps': tile.num_warps}).asm['ttgir']\n"

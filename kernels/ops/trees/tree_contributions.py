@@ -28,6 +28,7 @@ import triton
 import triton.language as tl
 
 from ...format.errors import PlanError
+from ...numerics.dot import INTERPRETED
 from ...plan.plan import Parameters
 from .integer_sum import store_sums
 from .launch import MOST_ENTRIES
@@ -52,14 +53,23 @@ LARGEST_PLACES = 2**22
 AHEAD = 3 * MOST_ENTRIES
 """The most entries that a program loads past the last one."""
 
+ENTRIES = ("entry_parts", "entry_starts", "entry_factors")
+"""The parameters that have a number for each entry: its part, its first number in the table and their factor."""
+
+WHOLE = 8
+"""Chunks begin at multiples of so many entries, and end there with entries that add nothing."""
+
 ROW_AXIS = tl.constexpr(0 if triton.__version__.startswith("3.6.") else 1)
 """The axis of rows in tiles: the one along which the compiler lays neighbouring lanes where nothing else decides.
 
 It is the first in release 3.6 of the language, and the last since then.
 """
 
-STEP = 8
+STEP = 5
 """The work of an entry, in lines of the cache, besides its look-ups."""
+
+ALIKE = 0.65
+"""The power of the number of lines that rows look up: their patterns differ less than they could."""
 
 
 class Lookup(NamedTuple):
@@ -79,7 +89,8 @@ class Lookup(NamedTuple):
 def contributions_kernel(
     patterns,  # uint8 or int16 [blocks of rows, PARTS, TOGETHER]
     entry_parts,  # int32 [entries, and AHEAD more]
-    entry_words,  # int32 [entries, and AHEAD more], 5 bits for the shift and 27 bits for the start in `table`
+    entry_starts,  # int32 [entries, and AHEAD more], in `table`
+    entry_factors,  # int32 [entries, and AHEAD more], of the numbers; 0 for entries that add nothing
     first_entry,  # int32 [chunks + 1], of each chunk, then the number of entries
     table,  # int32
     unit,  # float64 [OUTPUTS]
@@ -101,23 +112,26 @@ def contributions_kernel(
     begin, end = tl.load(first_entry + tl.program_id(1)), tl.load(first_entry + tl.program_id(1) + 1)
     place = tl.arange(0, BLOCK_ENTRIES)
     if TOGETHER == 1:
-        for start in tl.range(begin, end, BLOCK_ENTRIES):
-            inside = start + place < end
-            word = tl.load(entry_words + start + place, mask=inside, other=0)
-            part = tl.load(entry_parts + start + place, mask=inside, other=0)
-            total += numbers_of(table, word, patterns_of(patterns, part, TOGETHER=TOGETHER), inside)
+        for first in tl.range(begin, end, BLOCK_ENTRIES):
+            inside = first + place < end
+            start = tl.load(entry_starts + first + place, mask=inside, other=0)
+            part = tl.load(entry_parts + first + place, mask=inside, other=0)
+            factor = tl.load(entry_factors + first + place, mask=inside, other=0)
+            total = plus(total, table, start, patterns_of(patterns, part, TOGETHER=TOGETHER), factor)
     else:
+        begin = tl.multiple_of(begin, BLOCK_ENTRIES)
         entry_parts += begin
-        entry_words += begin
-        word, next_word = tl.load(entry_words + place), tl.load(entry_words + place + BLOCK_ENTRIES)
+        entry_starts += begin
+        entry_factors += begin
+        start, next_start = tl.load(entry_starts + place), tl.load(entry_starts + place + BLOCK_ENTRIES)
         pattern = patterns_of(patterns, tl.load(entry_parts + place), TOGETHER=TOGETHER)
         next_part = tl.load(entry_parts + place + BLOCK_ENTRIES)
-        for start in tl.range(0, end - begin, BLOCK_ENTRIES):
+        for first in tl.range(0, end - begin, BLOCK_ENTRIES):
             next_pattern = patterns_of(patterns, next_part, TOGETHER=TOGETHER)
-            part_after = tl.load(entry_parts + start + place + 2 * BLOCK_ENTRIES)
-            word_after = tl.load(entry_words + start + place + 2 * BLOCK_ENTRIES)
-            total += numbers_of(table, word, pattern, start + place < end - begin)
-            word, next_word, next_part, pattern = next_word, word_after, part_after, next_pattern
+            part_after = tl.load(entry_parts + first + place + 2 * BLOCK_ENTRIES)
+            start_after = tl.load(entry_starts + first + place + 2 * BLOCK_ENTRIES)
+            total = plus(total, table, start, pattern, tl.load(entry_factors + first + place))
+            start, next_start, next_part, pattern = next_start, start_after, part_after, next_pattern
     store_sums(tl.sum(total, axis=1 - ROW_AXIS), unit, baseline, out, OUTPUTS=OUTPUTS, TOGETHER=TOGETHER)
 
 
@@ -132,16 +146,22 @@ def patterns_of(patterns, part, TOGETHER: tl.constexpr):
     pattern = tl.load(at)
     if pattern.dtype == tl.int16:
         pattern = pattern.to(tl.uint16, bitcast=True)
+        if not INTERPRETED:  # or the compiler keeps 16 bits from one step to the next, and extends them there
+            return tl.inline_asm_elementwise("cvt.u32.u16 $0, $1;", "=r,h", [pattern], tl.uint32, True, 1)
     return pattern.to(tl.uint32)
 
 
 @triton.jit
-def numbers_of(table, word, pattern, inside):
-    """Return the entries' numbers for a tile of patterns, int64, and 0 for entries that are not inside."""
-    low = word.to(tl.uint32, bitcast=True)
-    number = tl.load(tl.expand_dims(table + (low & ((1 << 27) - 1)), ROW_AXIS) + pattern)
-    factor = tl.where(inside, 1 << (low >> 27).to(tl.int32), 0)
-    return number.to(tl.int64) * tl.expand_dims(factor, ROW_AXIS).to(tl.int64)
+def plus(total, table, start, pattern, factor):
+    """Return int64 totals with the entries' numbers for a tile of patterns added, each times its factor."""
+    number = tl.load(tl.expand_dims(table + start.to(tl.uint32, bitcast=True), ROW_AXIS) + pattern)
+    factor = tl.expand_dims(factor, ROW_AXIS)
+    if INTERPRETED:
+        total += number.to(tl.int64) * factor.to(tl.int64)
+    else:  # the compiler takes more instructions
+        given = [number, factor, total]
+        total = tl.inline_asm_elementwise("mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", given, tl.int64, True, 1)
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +205,7 @@ class TreeContributions(LeafPatterns):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the terms of each part, and each output's list of parts with their numbers."""
-        outputs, parts, starts, lines = ([np.zeros(0, np.int64)] for _ in range(4))
+        outputs, parts, starts, work = ([np.zeros(0, np.int64)] for _ in range(4))
         start = 0
         for conditions, players, own in self.groups:
             output = self.outputs_of(own, players).swapaxes(0, 1)  # [parts, targets, players]
@@ -193,15 +213,24 @@ class TreeContributions(LeafPatterns):
             outputs.append(output.ravel())
             parts.append(np.repeat(np.arange(own.start, own.stop), players * len(self.base)))
             starts.append(begin.ravel())
-            lines.append(np.full(output.size, min(1 << conditions >> 5, 32)))  # of the cache that 32 rows look up
+            several = (1 << max(conditions - 5, 0)) ** ALIKE  # lines of the cache that 32 rows look up
+            work.append(np.full(output.size, round(8 * (STEP + min(several, 32)))))
             start += output.size << conditions
-        output, words = np.concatenate(outputs), np.concatenate(starts) | self.shift.astype(np.int64) << 27
+        output = np.concatenate(outputs)
         order = np.argsort(output, kind="stable")
+        places = self.entry_parameters(output[order], np.concatenate(work)[order])
+        sizes = np.diff(places["chunks"])
+        begins = np.append(0, (-(-sizes // WHOLE) * WHOLE).cumsum())
+        at = np.arange(len(order)) + np.repeat(begins[:-1] - places["chunks"][:-1], sizes)
+        entries = np.zeros((3, begins[-1] + AHEAD), dtype=np.int32)
+        factor = 1 << self.shift.astype(np.int64)
+        entries[:, at] = np.stack([np.concatenate(parts), np.concatenate(starts), factor])[:, order]
         return {
             **self.pattern_parameters(),
-            "entry_parts": np.append(np.concatenate(parts)[order], np.zeros(AHEAD)).astype(np.int32),
-            "entry_words": np.append(words[order], np.zeros(AHEAD, np.int64)).astype(np.uint32).view(np.int32),
-            **self.entry_parameters(output[order], STEP + np.concatenate(lines)[order]),
+            **dict(zip(ENTRIES, entries, strict=True)),
+            "first_entry": begins[places["first_chunk"]].astype(np.int32),
+            "chunks": begins.astype(np.int32),
+            "first_chunk": places["first_chunk"],
             "table": self.table,
             **self.plain_parameters(),
         }
@@ -244,7 +273,7 @@ class TreeContributions(LeafPatterns):
 
     def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:
         contributions_kernel[grid](
-            **{name: parameters[name] for name in ("entry_parts", "entry_words", "table", "unit", "baseline")},
+            **{name: parameters[name] for name in (*ENTRIES, "table", "unit", "baseline")},
             **arguments,
         )
 

@@ -81,6 +81,33 @@ def test_chunks_hold_all_entries_once_and_have_about_as_much_work(monkeypatch: p
     assert op.entry_parameters(output, work)["first_chunk"].tolist() == [0, 1, 2, 3, 6, 7, 8]
 
 
+def test_entries_are_whole_chunks_of_which_some_add_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaf_patterns, "FEWEST_ENTRIES", 5)
+    op = tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2)
+    found = op.parameters()
+    chunks, factors = found["chunks"], found["entry_factors"]
+    assert (chunks % tables.WHOLE == 0).all()
+    assert found["first_entry"].tolist() == chunks[found["first_chunk"]].tolist()
+    assert len(factors) == chunks[-1] + tables.AHEAD
+    own = np.flatnonzero(factors)
+    assert sorted(factors[own]) == sorted(1 << op.shift.astype(np.int64))
+    assert (chunks[-1] > own).all()
+    starts = np.concatenate(
+        [
+            start + (np.arange((own.stop - own.start) * players * 2) << conditions)
+            for (conditions, players, own), start in zip(op.groups, first_numbers(op), strict=True)
+        ]
+    )
+    assert sorted(found["entry_starts"][own]) == starts.tolist()
+    assert not found["entry_starts"][factors == 0].any()
+
+
+def first_numbers(op: TreeContributions) -> list[int]:
+    """Return where the numbers of each group of parts begin in the table."""
+    sizes = [(own.stop - own.start) * players * len(op.base) << conditions for conditions, players, own in op.groups]
+    return np.cumsum([0, *sizes])[:-1].tolist()
+
+
 @pytest.mark.parametrize(("leaves", "fewest", "heights"), [(1, 8, 3), (5, 1, 0), (256, 1, 1)])
 def test_walks_have_the_same_bits_in_all_tiles(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int, heights: int
