@@ -511,6 +511,6 @@ def test_what_is_a_table() -> None:
     with pytest.raises(TableError, match=r"^Rows of type DoubleArray are not a table"):
         as_frame(pa.array([1.0]))
     with pytest.raises(
-        TableError, match=r"^Rows of type Series are not a table: its `to_frame\(\)` is one of one column\.$"
+        TableError, match=r"^Rows of type Series are not a table: `to_frame\(\)` makes one of one column\.$"
     ):
         as_frame(PLAIN["price"])

@@ -90,13 +90,11 @@ def tables_of_parts(trees: TreeEnsemble, players: np.ndarray, columns: int, leav
     of_split = slot[np.searchsorted(leaf * width + player, ends * width + players[node])]
     right = trees.child[node] != child
 
-    met, here = _met(leaves), np.zeros(len(of_condition))
-    np.maximum.at(here, at, met[leaf[both], slot[both]])
-    rows, left = (np.bincount(inside_number[node], met[ends, of_split] * which, len(here)) for which in (1.0, ~right))
-    here = np.where(rows > 0, left / np.where(rows > 0, rows, 1.0), here)
-    order = np.lexsort((np.abs(here - 0.5).round(6), of_condition))
-    bit = np.empty(len(order), dtype=np.int64)
-    bit[order] = np.arange(len(order)) - np.searchsorted(of_condition[order], of_condition[order])
+    of_leaves, met = _met(leaves), np.zeros(len(of_condition))
+    np.maximum.at(met, at, of_leaves[leaf[both], slot[both]])
+    weight = of_leaves[ends, of_split]
+    rows, left = (np.bincount(inside_number[node], weight * which, len(met)) for which in (1.0, ~right))
+    bit = _bits(of_condition, np.where(rows > 0, left / np.where(rows > 0, rows, 1.0), met))
     wrong = np.zeros((2, len(of_leaf), deepest), dtype=np.int64)  # conditions that must be met, and must not be met
     wrong[0, leaf[both], slot[both]] = 1 << bit[at]
     np.bitwise_or.at(wrong, (right.astype(np.int64), ends, of_split), 1 << bit[inside_number[node]])
@@ -133,6 +131,19 @@ def _met(leaves: Leaves) -> np.ndarray:
         met = ~pattern[:, None] >> np.arange(depth) & 1
         found[own, :depth] = leaves.chance[leaves.starts[own, None] + pattern] @ met
     return found
+
+
+def _bits(part: np.ndarray, met: np.ndarray) -> np.ndarray:
+    """Return the bit of each condition in the patterns of its part: the surer its answer, the higher.
+
+    Args:
+        part: the part of each condition.
+        met: about which part of drawn rows meets it; digits that differ between machines decide nothing.
+    """
+    order = np.lexsort((np.abs(met - 0.5).round(6), part))
+    bit = np.empty(len(order), dtype=np.int64)
+    bit[order] = np.arange(len(order)) - np.searchsorted(part[order], part[order])
+    return bit
 
 
 def _splits(trees: TreeEnsemble) -> np.ndarray:

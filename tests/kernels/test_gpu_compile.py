@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.processes import running
+from triton_regressors.kernels.ops.trees.term_words import ROWS, TERMS, WORDS_AT_ONCE
 from triton_regressors.kernels.plan import plan as plan_module
 
 ROOT = Path(__file__).parents[2]
@@ -121,39 +122,43 @@ def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
     assert done.stdout.splitlines() == ["3 True"] * 3, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("width", "loads"), [(8, "v4"), (6, "single")])
-def test_numbers_that_follow_each_other_are_loaded_at_once(width: int, loads: str) -> None:
+def ptx_of(kernel: str, tensors: dict[str, str], **constants: object) -> str:
+    """Return a kernel's PTX for a GPU of 9.0.
+
+    Args:
+        kernel: its module below the ops, and its name.
+        tensors: the dtype of each tensor, in the kernel's order.
+        constants: all other arguments, in that order.
+    """
+    module, name = kernel.rsplit(".", 1)
+    script = (
+        "import torch\n"
+        "from tests.kernels.gpu_compile import compile_for\n"
+        f"from triton_regressors.kernels.ops.{module} import {name}\n"
+        f"arguments = {{name: torch.zeros(4, dtype=getattr(torch, kind)) for name, kind in {tensors!r}.items()}}\n"
+        f"print(compile_for(90, {name}, arguments | {constants!r}, {{'num_warps': 4}}).asm['ptx'])\n"
+    )
+    done = run_without_interpreter("-c", script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("width", "at_once"), [(8, True), (6, False)])
+def test_numbers_that_follow_each_other_are_loaded_at_once(width: int, at_once: bool) -> None:
     """`below` tells the compiler where four numbers are all inside or none is."""
-    script = (
-        "import torch\n"
-        "from tests.kernels.gpu_compile import compile_for\n"
-        "from triton_regressors.kernels.ops.columns.scale import scale_kernel\n"
-        "single, double = torch.zeros(4), torch.zeros(4, dtype=torch.float64)\n"
-        "arguments = {'x': single, 'numbers': single, 'shift': double, 'factor': double, 'out': double}\n"
-        "arguments |= {'last': double, 'size': 5, 'first': 0, 'members': 1, 'STACKED': False}\n"
-        f"arguments |= {{'WIDTH': {width}, 'FORM': 'factor', 'SINGLE': False, 'BLOCK': 1024}}\n"
-        "code = compile_for(90, scale_kernel, arguments, {'num_warps': 4}).asm['ptx']\n"
-        "print('v4' if 'ld.global.v4.b32' in code else 'single')\n"
-    )
-    done = run_without_interpreter("-c", script)
-    assert done.stdout.splitlines() == [loads], done.stdout + done.stderr
+    tensors = dict.fromkeys(("x", "numbers"), "float32") | dict.fromkeys(("shift", "factor", "out", "last"), "float64")
+    sizes = {"size": 5, "first": 0, "members": 1, "STACKED": False, "WIDTH": width}
+    code = ptx_of("columns.scale.scale_kernel", tensors, **sizes, FORM="factor", SINGLE=False, BLOCK=1024)
+    assert ("ld.global.v4.b32" in code) == at_once
 
 
-def test_a_term_takes_four_instructions_of_a_row() -> None:
-    """Four numbers are loaded at once, and each takes two comparisons and one step that adds its bit."""
-    script = (
-        "import torch\n"
-        "from tests.kernels.gpu_compile import compile_for\n"
-        "from triton_regressors.kernels.ops.trees.term_words import ROWS, TERMS, WORDS_AT_ONCE, words_kernel\n"
-        "single, whole, small = (torch.zeros(4, dtype=each) for each in (torch.float32, torch.int32, torch.uint8))\n"
-        "arguments = {'x': single, 'feature': whole, 'lower': single, 'upper': single, 'flags': small}\n"
-        "arguments |= {'sets': whole, 'words': whole, 'blocks': 5, 'COUNT': 999, 'FEATURES': 7, 'WORDS': 0}\n"
-        "arguments |= {'FLOOR': False, 'MISSING': False, 'ROWS': ROWS, 'BITS': 16}\n"
-        "arguments |= {'BLOCK_TERMS': TERMS, 'BLOCK_WORDS': WORDS_AT_ONCE}\n"
-        "code = compile_for(90, words_kernel, arguments, {'num_warps': 4}).asm['ptx']\n"
-        "numbers = 32 * WORDS_AT_ONCE\n"
-        "print(code.count('ld.global.v4.b32') * 4 == numbers, code.count('setp.gtu.and') == numbers)\n"
-        "print('shfl' not in code)\n"
-    )
-    done = run_without_interpreter("-c", script)
-    assert done.stdout.split() == ["True"] * 3, done.stdout + done.stderr
+def test_a_lane_asks_a_term_of_four_numbers_that_it_loads_at_once() -> None:
+    """Each takes two comparisons, and no lane needs another's."""
+    tensors = {"x": "float32", "feature": "int32", "lower": "float32", "upper": "float32", "flags": "uint8"}
+    tensors |= {"sets": "int32", "words": "int32"}
+    sizes = {"blocks": 5, "COUNT": 999, "FEATURES": 7, "WORDS": 0, "FLOOR": False, "MISSING": False}
+    tile = {"ROWS": ROWS, "BITS": 16, "BLOCK_TERMS": TERMS, "BLOCK_WORDS": WORDS_AT_ONCE}
+    code = ptx_of("trees.term_words.words_kernel", tensors, **sizes, **tile)
+    numbers = 32 * WORDS_AT_ONCE
+    assert code.count("ld.global.v4.b32") * 4 == code.count("setp.le.f32") == code.count("setp.gtu.and.f32") == numbers
+    assert "shfl" not in code

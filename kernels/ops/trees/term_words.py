@@ -16,8 +16,11 @@ from ...plan.plan import Parameters
 from .feature_major import feature_major
 from .terms import add_unmet
 
-TERMS, WORDS_AT_ONCE, LANES = 128, 8, 256
-"""The terms of a program and the words of each that it makes, and the parts times words of a program of patterns."""
+TERMS, WORDS_AT_ONCE = 128, 8
+"""The terms that a program asks, and the words of each that it makes."""
+
+LANES = 256
+"""The parts of a program of patterns, times the words that it takes of each term."""
 
 ROWS = 128
 """The rows whose numbers of a feature follow each other."""
@@ -77,15 +80,15 @@ def words_kernel(
 
 @triton.jit(do_not_specialize=["blocks", "used"])
 def patterns_of_words_kernel(
-    words,  # int32 [terms, blocks, WORDS_AT_ONCE]
+    words,  # int32 [terms, blocks of rows, ROWS / 32]
     asked,  # int32 [BITS · GROUPS, PARTS], −1 past a part's last condition
     first_other,  # int32 [PARTS + 1], of each part's further terms, then their number
     other_terms,  # int32
     other_conditions,  # int32
-    patterns,  # int32 [blocks of rows, PARTS, TOGETHER / 32, BITS, GROUPS]
+    patterns,  # int32 [rows / TOGETHER, PARTS, TOGETHER / 32, BITS, GROUPS]
     blocks,
-    used,  # words of a term
-    WORDS_AT_ONCE: tl.constexpr,
+    used,  # words of a term, those of the patterns' rows
+    ROWS: tl.constexpr,
     PARTS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BITS: tl.constexpr,
@@ -98,7 +101,7 @@ def patterns_of_words_kernel(
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)[:, None]
     word = tl.program_id(1) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)[None, :]
     known, inside = part < PARTS, word < used
-    count = blocks * WORDS_AT_ONCE
+    count = blocks * (ROWS // 32)
     in_block: tl.constexpr = TOGETHER // 32
     into = ((word // in_block).to(tl.int64) * PARTS + part) * in_block + word % in_block
     into = (into * (BITS * GROUPS))[:, :, None] + tl.arange(0, BITS)[None, None, :] * GROUPS
@@ -212,9 +215,9 @@ def launch_words(
         words=words,
         **{name: parameters[name] for name in ("asked", "first_other", "other_terms", "other_conditions")},
         patterns=patterns.view(torch.int32),
-        blocks=count // WORDS_AT_ONCE,
+        blocks=len(x),
         used=used,
-        WORDS_AT_ONCE=WORDS_AT_ONCE,
+        ROWS=ROWS,
         PARTS=parts,
         TOGETHER=together,
         BITS=min(bits, MOST_BITS),

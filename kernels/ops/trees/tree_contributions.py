@@ -57,7 +57,10 @@ ENTRIES = ("entry_parts", "entry_starts", "entry_factors")
 """The parameters that have a number for each entry: its part, its first number in the table and their factor."""
 
 WHOLE = 8
-"""Chunks begin at multiples of so many entries, and end there with entries that add nothing."""
+"""Chunks begin at multiples of so many entries, and end there with entries that add nothing.
+
+It is a multiple of the entries that a program of many rows adds up at a time, which are all of its own chunk.
+"""
 
 ROW_AXIS = tl.constexpr(0 if triton.__version__.startswith("3.6.") else 1)
 """The axis of rows in tiles: the one along which the compiler lays neighbouring lanes where nothing else decides.

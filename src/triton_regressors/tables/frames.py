@@ -58,7 +58,7 @@ def as_frame(rows: Any) -> Any:
     try:
         return pa.table(rows).to_pandas()
     except (TypeError, ValueError) as error:  # a single column
-        reason = "its `to_frame()` is one of one column" if hasattr(rows, "to_frame") else one_line(error)
+        reason = "`to_frame()` makes one of one column" if hasattr(rows, "to_frame") else one_line(error)
         raise TableError(f"Rows of type {type(rows).__name__} are not a table: {reason}.") from None
 
 

@@ -47,6 +47,7 @@ def test_tiles_and_batches_do_not_change_a_bit(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, name: str, tile: ContributionsTile
 ) -> None:
     assert len({*TILES}) == len(TILES)
+    assert not any(tables.WHOLE % each.block_entries for each in (*TILES, tile) if each.together > 1)
     op, widths = OPERATIONS[name]
     (x,) = inputs_for(widths, 11)
     whole = run_on_cpu(op, [x])
