@@ -66,14 +66,20 @@ FEWER_ROWS = {
 On GPUs of `FEW_ROWS_CAPABILITY` a row has the same bits in both, as its points lie among the same lanes.
 """
 
+MEMBER_ROWS, MOST_MEMBER_ROWS = 16, 64
+"""Rows of a block of one warp, and the most rows of each model of a fleet for which blocks of digits are so small.
+
+A block takes a program as long as it has models. On GPUs of `FEW_ROWS_CAPABILITY` a row has the same bits in it.
+"""
+
 FEW_ROWS_CAPABILITY = "9.0"
 """The compute capability of the GPUs whose launches for few rows were measured."""
 
 OWN_ROWS = 16
 """Up to this many rows a program makes their digits itself, which takes less time than a launch."""
 
-ROW_DIGITS_ROWS = 16
-"""Rows of a program that makes the digits of rows."""
+ROW_DIGITS_ROWS, MEMBER_DIGITS_ROWS = 16, 4
+"""Rows of a program that makes the digits of rows, of one model and of a fleet."""
 
 BLOCK_OF_DIGITS = {"BLOCK_ROWS": 64, "BLOCK_POINTS": 64, "num_warps": 4, "num_stages": 1}
 """The block of a matrix of functions to ten digits."""
@@ -94,6 +100,22 @@ def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
     if fewer is None or rows > fewer[0]:
         return shape
     return shape._replace(rows=fewer[0], warps=fewer[1])
+
+
+def for_members(shape: Shape, way: str, rows: int, members: int, capability: str) -> Shape:
+    """Return a block for rows of the models of a fleet, on which no bit depends."""
+    of_each = -(-rows // members)
+    if way == "digits" and of_each <= MOST_MEMBER_ROWS and capability == FEW_ROWS_CAPABILITY:
+        return shape._replace(rows=MEMBER_ROWS, warps=1)
+    return for_few_rows(shape, way, of_each, capability)
+
+
+def rows_of_a_program(rows: int, block_rows: int, at_once: int) -> int:
+    """Return how many rows of its block a program of a fleet makes, a power of two: few if few programs run at once.
+
+    Rows can all be of other models, each of which takes the program as long as the whole block.
+    """
+    return min(1 << (-(-rows // at_once) - 1).bit_length(), block_rows)
 
 
 def own_rows(rows: int, capability: str) -> int:

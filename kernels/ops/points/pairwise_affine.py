@@ -47,8 +47,10 @@ from .launch import (
     Shape,
     digit_shape,
     for_few_rows,
+    for_members,
     own_rows,
     parts_of_a_program,
+    rows_of_a_program,
     slots,
     sum_shape,
 )
@@ -251,6 +253,7 @@ class PairwiseAffine(Contraction, PointFunction):
         parts: int,
         of_rows: Mapping[str, Any],
         of_points: Mapping[str, Any],
+        members: int | None = None,
     ) -> None:
         """Launch kernels of one model or of a fleet on the first rows of `x`; this is one of the fleet's operations.
 
@@ -263,9 +266,10 @@ class PairwiseAffine(Contraction, PointFunction):
             parts: the most parts of a sum.
             of_rows: further arguments of the kernels that prepare rows.
             of_points: further arguments of the kernels that sum: how many points and parts there are.
+            members: how many models a fleet has.
         """
         device, targets = parameters["numbers"].device, self.weight.shape[1]
-        way, shape = self._schedule(device, rows)
+        way, shape = self._schedule(device, rows, members)
         pairs, features = self.precision == "float32 pairs", self.points.shape[1]
         function = {"FEATURES": features, "FUNCTION": self.function, **of_points}
         if way == "columns":
@@ -276,15 +280,18 @@ class PairwiseAffine(Contraction, PointFunction):
                 )
                 return
         block_targets = 1 if targets == 1 else target_block(targets)
-        row_blocks, target_blocks = triton.cdiv(rows, shape.rows), triton.cdiv(targets, block_targets)
+        at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
+        program_rows = shape.rows
+        if members:
+            program_rows = function["program_rows"] = rows_of_a_program(rows, shape.rows, at_once)
+        row_blocks, target_blocks = triton.cdiv(rows, program_rows), triton.cdiv(targets, block_targets)
         program_parts = 1
         if self.precision != "float64":  # float64's parts are long, so a program makes one
-            at_once = int(slots(device) // shape.warps * AT_ONCE.get(way, 1.0))
             program_parts = parts_of_a_program(row_blocks * target_blocks, parts, at_once)
         own = way == "digits" and self.precision != "float32" and not self.by_distance()
-        program_rows = own_rows(rows, capability(device)) if own else 0
+        own_digits = own_rows(rows, capability(device)) if own else 0
         row_digits, row_terms = parameters["digits"], parameters["numbers"]
-        if way == "digits" and not program_rows:
+        if way == "digits" and not own_digits:
             digits = self.digits_shape()
             row_digits, row_terms = rows_as_digits(parameters, x, rows, self.metric, digits, kernels.digits, of_rows)
         elif way == "columns":
@@ -295,7 +302,7 @@ class PairwiseAffine(Contraction, PointFunction):
             "METRIC": self.metric,
             "PROFILE": self.profile,
             "WHOLE": whole(self.exponent),
-            "OWN_ROWS": program_rows,
+            "OWN_ROWS": own_digits,
             "BLOCK_FEATURES": shape.features,
             "BLOCK_ROWS": shape.rows,
             "BLOCK_POINTS": shape.points,
@@ -320,8 +327,8 @@ class PairwiseAffine(Contraction, PointFunction):
             BLOCK_TARGETS=block_targets,
         )
 
-    def _schedule(self, device: torch.device, rows: int) -> tuple[str, Shape]:
-        """Return the way on a device, and the block of a program for `rows` rows."""
+    def _schedule(self, device: torch.device, rows: int, members: int | None) -> tuple[str, Shape]:
+        """Return the way on a device, and the block of a program for `rows` rows, if given of a fleet's members."""
         features, way, shape = self.points.shape[1], self.way(), None
         if way == "digits":
             first = (EXPONENTIAL_PAIRS,) if self.precision == "float32 pairs" and self.profile == "exp" else ()
@@ -331,6 +338,8 @@ class PairwiseAffine(Contraction, PointFunction):
             if shape is None:
                 way = "expanded" if self.expanded() else "features"
         shape = shape or sum_shape(way, features, self.metric, self.precision)
+        if members:
+            return way, for_members(shape, way, rows, members, capability(device))
         return way, for_few_rows(shape, way, rows, capability(device))
 
     def emulate(self, *inputs: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from triton.runtime.jit import JITFunction
 from ...numerics.dot import rounded_product
 from ...numerics.fp16_digits import row_digits, squared_norm
 from ...plan.plan import Parameters
-from .launch import ROW_DIGITS_ROWS
+from .launch import MEMBER_DIGITS_ROWS, ROW_DIGITS_ROWS
 
 TINY_NORM = tl.constexpr(10 * 2.0**-52)  # scikit-learn's normalize leaves shorter rows as they are
 LARGEST_PLACE = tl.constexpr(1e15)  # the limit for float32 distances, so that no sum is a difference of infinities
@@ -135,9 +135,10 @@ def rows_as_digits(
         more: further arguments of such a kernel.
     """
     count, features = digits
+    block_rows = MEMBER_DIGITS_ROWS if more else ROW_DIGITS_ROWS
     made = torch.empty(count, rows, features, dtype=torch.float16, device=x.device)
     terms = torch.empty(3, rows, dtype=torch.float64, device=x.device)
-    kernel[(triton.cdiv(rows, ROW_DIGITS_ROWS),)](
+    kernel[(triton.cdiv(rows, block_rows),)](
         x=x,
         shift=parameters["shift"],
         factor=parameters["factor"],
@@ -150,7 +151,7 @@ def rows_as_digits(
         METRIC=metric,
         COUNT=count,
         BLOCK_FEATURES=features,
-        BLOCK_ROWS=ROW_DIGITS_ROWS,
+        BLOCK_ROWS=block_rows,
         num_warps=4,
     )
     return made, terms
@@ -193,7 +194,7 @@ def digits_of_rows(
     BLOCK_FEATURES: tl.constexpr,
     OWN_ROWS: tl.constexpr,
 ):
-    """Return the result of `load_row_digits`; with `OWN_ROWS`, compute it for that many rows and repeat these.
+    """Return the result of `load_row_digits`; with `OWN_ROWS`, make it for the first rows of a block and repeat these.
 
     The repetition fills a block of matrix units, which has more rows than that.
     """
@@ -204,7 +205,7 @@ def digits_of_rows(
     else:
         TIMES: tl.constexpr = row.shape[0] // OWN_ROWS
         z0, z1, z2, place, offset, nothing = make_row_digits(
-            x, shift, factor, numbers, tl.arange(0, OWN_ROWS).to(tl.int64), rows,
+            x, shift, factor, numbers, tl.min(row) + tl.arange(0, OWN_ROWS), rows,
             FEATURES=FEATURES, METRIC=METRIC, COUNT=COUNT, BLOCK_FEATURES=BLOCK_FEATURES,
         )  # fmt: skip
         z0, z1, z2 = repeated_rows(z0, TIMES), repeated_rows(z1, TIMES), repeated_rows(z2, TIMES)

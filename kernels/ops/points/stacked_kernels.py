@@ -64,7 +64,7 @@ def store_parts(out, row, mine, parts, WIDTH: tl.constexpr):
     tl.store(out + row * WIDTH + (WIDTH - 1), tl.where(mine, parts, 0).to(out.dtype.element_ty), mask=mine)
 
 
-@triton.jit(do_not_specialize=["rows", "program_parts", "first", "members"])
+@triton.jit(do_not_specialize=["rows", "program_parts", "program_rows", "first", "members"])
 def stacked_pairwise_affine_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     numbers_of_rows,  # float32 or float64 [rows], the numbers of the rows' members
@@ -86,6 +86,7 @@ def stacked_pairwise_affine_kernel(
     out,  # float32 or float64 [rows, WIDTH]
     rows,
     program_parts,
+    program_rows,
     first,  # the number of the first member
     members,
     FEATURES: tl.constexpr,
@@ -110,16 +111,17 @@ def stacked_pairwise_affine_kernel(
     BLOCK_POINTS: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
 ):
-    """A program makes `BLOCK_ROWS` rows of some parts of `BLOCK_TARGETS` targets."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    place = places_of_block(numbers_of_rows, row, rows, first, members)
+    """A program makes `program_rows` rows of some parts of `BLOCK_TARGETS` targets."""
+    row = tl.program_id(0).to(tl.int64) * program_rows + tl.arange(0, BLOCK_ROWS)
+    end = tl.minimum(rows, (tl.program_id(0) + 1) * program_rows)
+    place = places_of_block(numbers_of_rows, row, end, first, members)
     member = tl.min(place)
     COUNT: tl.constexpr = 2 if SHORT else 3
     LINES: tl.constexpr = FEATURES + FEATURES % 2 if METRIC == "chi2" else FEATURES  # of columns
     while member < members:
         point, count, column, part_points = points_of(spans, member)
         part, parts = parts_of(spans, member)
-        mine = (row < rows) & (place == member)
+        mine = (row < end) & (place == member)
         parts_of_sums(
             x, shift + member * FEATURES, factor + member * FEATURES, points + point * FEATURES, norms + point,
             numbers + member * NUMBERS, table, digits + point * (COUNT * BLOCK_FEATURES),
@@ -136,7 +138,7 @@ def stacked_pairwise_affine_kernel(
         member = next_member(place, member, members)
 
 
-@triton.jit(do_not_specialize=["rows", "program_parts", "first", "members"])
+@triton.jit(do_not_specialize=["rows", "program_parts", "program_rows", "first", "members"])
 def stacked_sums_of_pairs_kernel(
     x,  # float32 or float64 [rows, FEATURES]
     numbers_of_rows,  # float32 or float64 [rows], the numbers of the rows' members
@@ -155,6 +157,7 @@ def stacked_sums_of_pairs_kernel(
     out,  # float32 or float64 [rows, WIDTH]
     rows,
     program_parts,
+    program_rows,
     first,  # the number of the first member
     members,
     FEATURES: tl.constexpr,
@@ -170,14 +173,15 @@ def stacked_sums_of_pairs_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_POINTS: tl.constexpr,
 ):
-    """A program makes `BLOCK_ROWS` rows of some parts of sums of one target."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    place = places_of_block(numbers_of_rows, row, rows, first, members)
+    """A program makes `program_rows` rows of some parts of sums of one target."""
+    row = tl.program_id(0).to(tl.int64) * program_rows + tl.arange(0, BLOCK_ROWS)
+    end = tl.minimum(rows, (tl.program_id(0) + 1) * program_rows)
+    place = places_of_block(numbers_of_rows, row, end, first, members)
     member = tl.min(place)
     while member < members:
         point, count, _, part_points = points_of(spans, member)
         part, parts = parts_of(spans, member)
-        mine = (row < rows) & (place == member)
+        mine = (row < end) & (place == member)
         parts_of_pairs(
             x, shift + member * FEATURES, factor + member * FEATURES, points + point * FEATURES,
             numbers + member * NUMBERS, digits + point * (3 * BLOCK_FEATURES), offsets + point * 2, least + point,

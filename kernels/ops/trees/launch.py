@@ -199,11 +199,7 @@ class ContributionsTile(NamedTuple):
 
 def contributions_tile(rows: int) -> ContributionsTile:
     """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
-    if rows <= 64:
-        return ContributionsTile(1, MOST_ENTRIES, 4)
-    if rows <= 256:
-        return ContributionsTile(32, 8, 1)
-    return ContributionsTile(64 if rows <= 4096 else 128, 4, 1)
+    return ContributionsTile(1, MOST_ENTRIES, 4) if rows <= 64 else ContributionsTile(64, 4, 1)
 
 
 class PathsTile(NamedTuple):

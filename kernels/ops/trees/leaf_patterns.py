@@ -25,6 +25,7 @@ import triton.language as tl
 
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
+from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .launch import ContributionsTile, contributions_tile
 from .nodes import CATEGORICAL, MOST_SETS, ROUNDINGS
@@ -258,7 +259,7 @@ class LeafPatterns(Operation):
             launch_words(parameters, x, rows, patterns, constants)
         elif parts:
             patterns_kernel[(triton.cdiv(parts, BLOCK_PARTS), rows)](
-                x=x,
+                x=feature_major(x, rows, 1, parameters["upper"]),
                 **{name: parameters[name] for name in ("packed", "lower", "upper", "sets", "counts")},
                 patterns=patterns,
                 FEATURES=x.shape[1],

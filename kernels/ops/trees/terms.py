@@ -38,10 +38,10 @@ def meets(value, least, most, flags, sets, WORDS: tl.constexpr, FLOOR: tl.conste
 
 def _asm(kind: str, missing: bool) -> tl.constexpr:
     """Return PTX for `$0 |= 0 if $2 meets the bounds $3 and $4 else $5`; with `missing`, NaN meets them if $6."""
-    by_missing = f"setp.ne.s32 q, $6, 0; setp.nan.and.{kind} q, $2, $2, q; or.pred p, p, q; " if missing else ""
+    by_missing = f"setp.ne.s32 q, $6, 0; setp.nan.and.{kind} q, $2, $2, q; " if missing else ""
+    at_most = f"setp.le.or.{kind} p, $2, $3, q;" if missing else f"setp.le.{kind} p, $2, $3;"
     return tl.constexpr(
-        f"{{ .reg .pred p, q; setp.le.{kind} p, $2, $3; setp.gtu.and.{kind} p, $2, $4, p; {by_missing}"
-        "@!p or.b32 $0, $0, $5; }"
+        f"{{ .reg .pred p, q; {by_missing}{at_most} setp.gtu.and.{kind} p, $2, $4, p; @!p or.b32 $0, $0, $5; }}"
     )
 
 

@@ -56,7 +56,7 @@ AHEAD = 3 * MOST_ENTRIES
 ENTRIES = ("entry_parts", "entry_starts", "entry_factors")
 """The parameters that have a number for each entry: its part, its first number in the table and their factor."""
 
-WHOLE = 8
+WHOLE = 4
 """Chunks begin at multiples of so many entries, and end there with entries that add nothing.
 
 It is a multiple of the entries that a program of many rows adds up at a time, which are all of its own chunk.

@@ -9,11 +9,14 @@ from tests.kernels.operations_pairwise import pairwise_affine
 from triton_regressors.kernels.ops.points.launch import (
     EXPONENTIAL_PAIRS,
     FEWER_ROWS,
+    MEMBER_ROWS,
     OWN_ROWS,
     Shape,
     digit_shape,
     for_few_rows,
+    for_members,
     parts_of_a_program,
+    rows_of_a_program,
 )
 
 
@@ -51,6 +54,21 @@ def test_few_rows_take_smaller_blocks_where_these_were_tried() -> None:
         assert (found.points, found.features, found.stages) == (points, 16, 3)
 
 
+def test_rows_of_many_models_take_small_blocks() -> None:
+    """A block of a fleet's rows takes as long as it has models."""
+    many = EXPONENTIAL_PAIRS
+    few = for_members(many, "digits", 65_536, 1024, "9.0")
+    assert few == many._replace(rows=MEMBER_ROWS, warps=1)
+    assert for_members(many, "digits", 65_536, 1023, "9.0") is many
+    assert for_members(many, "digits", 1, 1000, "8.9") is many
+    assert for_members(Shape(64, 32, 16, 1, 3), "products", 10, 10, "9.0").rows == 32
+
+
+def test_few_rows_of_a_fleet_are_spread_over_a_device() -> None:
+    assert [rows_of_a_program(rows, 16, 1056) for rows in (1, 1056, 1057, 2113, 65_536)] == [1, 1, 2, 4, 16]
+    assert rows_of_a_program(65_536, 64, 264) == 64
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
 @pytest.mark.parametrize(
     ("name", "features", "precision"),
@@ -76,3 +94,26 @@ def test_few_rows_have_the_bits_that_they_have_among_many(
     for rows in (slice(7, 8), slice(20, 36), slice(40, 57), slice(10, 74)):
         found = run_kernel(op, [np.ascontiguousarray(x[rows])], device, torch.float64)
         np.testing.assert_array_equal(found, together[rows])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
+@pytest.mark.parametrize("precision", ["float32", "ten digits", "float32 pairs"])
+@pytest.mark.parametrize("features", [20, 64, 100])
+@pytest.mark.parametrize("name", ["rbf", "matern_1_2", "matern_5_2", "cosine", "polynomial", "sigmoid"])
+def test_blocks_of_fleets_have_the_bits_of_one_model(
+    device: torch.device, name: str, features: int, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smaller blocks take other instructions for products, and add the same numbers in the same order."""
+    op = pairwise_affine(name, features, 150, 1, 2)
+    if precision not in op.precisions():
+        pytest.skip(f"{name} is not computed in {precision}")
+    if features > 64 and device.type == "cpu":
+        pytest.skip("the interpreter takes no products of so many numbers")
+    op = op.in_precision(precision)
+    (x,) = inputs_for([features], 80)
+    expected = run_kernel(op, [x], device, torch.float64)
+    monkeypatch.setattr(
+        "triton_regressors.kernels.ops.points.pairwise_affine.for_few_rows",
+        lambda shape, way, rows, capability: for_members(shape, way, rows, rows, "9.0"),
+    )
+    np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), expected)
