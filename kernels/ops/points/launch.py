@@ -66,10 +66,11 @@ FEWER_ROWS = {
 On GPUs of `FEW_ROWS_CAPABILITY` a row has the same bits in both, as its points lie among the same lanes.
 """
 
-MEMBER_ROWS, MOST_MEMBER_ROWS = 16, 64
-"""Rows of a block of one warp, and the most rows of each model of a fleet for which blocks of digits are so small.
+MEMBER_ROWS, FEW_MEMBER_ROWS = 16, 64
+"""Rows of a small block of digits, of one warp, and the most rows of each model of a fleet for which blocks are small.
 
-A block takes a program as long as it has models. On GPUs of `FEW_ROWS_CAPABILITY` a row has the same bits in it.
+A block takes a program as long as it has models. Only if the rows of all models are few, larger blocks of more warps
+take less time. On GPUs of `FEW_ROWS_CAPABILITY` a row has the same bits in all of them.
 """
 
 FEW_ROWS_CAPABILITY = "9.0"
@@ -105,7 +106,7 @@ def for_few_rows(shape: Shape, way: str, rows: int, capability: str) -> Shape:
 def for_members(shape: Shape, way: str, rows: int, members: int, capability: str) -> Shape:
     """Return a block for rows of the models of a fleet, on which no bit depends."""
     of_each = -(-rows // members)
-    if way == "digits" and of_each <= MOST_MEMBER_ROWS and capability == FEW_ROWS_CAPABILITY:
+    if way == "digits" and of_each <= FEW_MEMBER_ROWS < rows and capability == FEW_ROWS_CAPABILITY:
         return shape._replace(rows=MEMBER_ROWS, warps=1)
     return for_few_rows(shape, way, of_each, capability)
 

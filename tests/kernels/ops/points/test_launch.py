@@ -60,7 +60,8 @@ def test_rows_of_many_models_take_small_blocks() -> None:
     few = for_members(many, "digits", 65_536, 1024, "9.0")
     assert few == many._replace(rows=MEMBER_ROWS, warps=1)
     assert for_members(many, "digits", 65_536, 1023, "9.0") is many
-    assert for_members(many, "digits", 1, 1000, "8.9") is many
+    assert for_members(many, "digits", 64, 1000, "9.0") == many._replace(rows=64)
+    assert for_members(many, "digits", 65, 1000, "8.9") is many
     assert for_members(Shape(64, 32, 16, 1, 3), "products", 10, 10, "9.0").rows == 32
 
 
@@ -114,6 +115,6 @@ def test_blocks_of_fleets_have_the_bits_of_one_model(
     expected = run_kernel(op, [x], device, torch.float64)
     monkeypatch.setattr(
         "triton_regressors.kernels.ops.points.pairwise_affine.for_few_rows",
-        lambda shape, way, rows, capability: for_members(shape, way, rows, rows, "9.0"),
+        lambda shape, way, rows, capability: for_members(shape, way, max(rows, 65), max(rows, 65), "9.0"),
     )
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), expected)
