@@ -151,7 +151,7 @@ def block(document: Figures) -> str:
         f"A transformer's block at the Triton-language level ([five levels](levels.md)) takes "
         f"{microseconds(ours['median_us'])} µs on the GPU, and {microseconds(theirs['median_us'])} with torch.compile. "
         f"Called from Python one after the other they take {microseconds(ours['host_us'])} and "
-        f"{microseconds(theirs['host_us'])}: Python launches the kernel of each of our operations by itself."
+        f"{microseconds(theirs['host_us'])}."
     )
     if "graph_us" in ours:
         text += (

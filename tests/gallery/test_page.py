@@ -75,6 +75,6 @@ def test_of_the_block_both_times_are_said() -> None:
         return {"subjects": [{"subject": "block", "levels": levels}]}
 
     assert "takes 440 µs on the GPU, and 438 with torch.compile" in page.block(subject())
-    assert "they take 759 and 435: " in page.block(subject())
+    assert "they take 759 and 435." in page.block(subject())
     assert "As one CUDA graph" not in page.block(subject())
     assert page.block(subject(graph_us=441.0)).endswith("they take 441 and 441.")
