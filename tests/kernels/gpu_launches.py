@@ -38,6 +38,7 @@ from triton_regressors.kernels.ops.neighbors import launch as search_shapes
 from triton_regressors.kernels.ops.neighbors import radius_sums
 from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
 from triton_regressors.kernels.ops.points import norm_int8, pairwise_affine
+from triton_regressors.kernels.ops.points.launch import FEW_MEMBER_ROWS
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
 from triton_regressors.kernels.ops.points.stacked_parts import SumOfOwnParts, ragged_width
 from triton_regressors.kernels.ops.trees import launch as tree_launch
@@ -196,7 +197,7 @@ def on_hopper() -> Iterator[Launch]:
 
 
 def of_few_rows() -> Iterator[Launch]:
-    """Yield sums over points of one row: kernels that prepare the row, and the blocks of GPUs of 9.0 for few rows."""
+    """Yield sums over points of one row and of a fleet's rows: kernels that prepare them, and blocks of GPUs of 9.0."""
     answers = {"capability": lambda device: "9.0", "shared_memory": lambda device: SHARED_BYTES[TARGETS[-1]]}
     with mock.patch.multiple(pairwise_affine, **answers):
         for features, precision in (
@@ -212,8 +213,8 @@ def of_few_rows() -> Iterator[Launch]:
                 yield (TARGETS[-1], *launch)
         for precision in ("ten digits", "float32 pairs"):
             fleet, widths = OPERATIONS[f"stacked points rbf of 40 to 1 in {precision}"]
-            for launch in record(fleet, list(widths), rows=1):
-                yield (TARGETS[-1], *launch)
+            for rows in (1, FEW_MEMBER_ROWS + 1):
+                yield from ((TARGETS[-1], *launch) for launch in record(fleet, list(widths), rows=rows))
 
 
 def of_wide_distances() -> Iterator[Launch]:

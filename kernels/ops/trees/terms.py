@@ -37,7 +37,11 @@ def meets(value, least, most, flags, sets, WORDS: tl.constexpr, FLOOR: tl.conste
 
 
 def _asm(kind: str, missing: bool) -> tl.constexpr:
-    """Return PTX for `$0 |= 0 if $2 meets the bounds $3 and $4 else $5`; with `missing`, NaN meets them if $6."""
+    """Return PTX for `$0 |= 0 if $2 meets the bounds $3 and $4 else $5`; with `missing`, NaN meets them if $6.
+
+    Every predicate is an operand of the next comparison. Joined by `or.pred`, they and $6 are kept as bits instead, and
+    16 instructions are made of what takes four.
+    """
     by_missing = f"setp.ne.s32 q, $6, 0; setp.nan.and.{kind} q, $2, $2, q; " if missing else ""
     at_most = f"setp.le.or.{kind} p, $2, $3, q;" if missing else f"setp.le.{kind} p, $2, $3;"
     return tl.constexpr(
