@@ -152,13 +152,18 @@ def test_numbers_that_follow_each_other_are_loaded_at_once(width: int, at_once: 
     assert ("ld.global.v4.b32" in code) == at_once
 
 
-def test_a_lane_asks_a_term_of_four_numbers_that_it_loads_at_once() -> None:
-    """Each takes two comparisons, and no lane needs another's."""
+@pytest.mark.parametrize(
+    ("missing", "comparisons"),
+    [(False, ("setp.le.f32", "setp.gtu.and.f32")), (True, ("setp.nan.and.f32", "setp.le.or.f32", "setp.gtu.and.f32"))],
+)
+def test_a_lane_asks_a_term_of_four_numbers_that_it_loads_at_once(missing: bool, comparisons: tuple[str, ...]) -> None:
+    """Each takes these comparisons, whose answers are not joined apart from them, and no lane needs another's."""
     tensors = {"x": "float32", "feature": "int32", "lower": "float32", "upper": "float32", "flags": "uint8"}
     tensors |= {"sets": "int32", "words": "int32"}
-    sizes = {"blocks": 5, "COUNT": 999, "FEATURES": 7, "WORDS": 0, "FLOOR": False, "MISSING": False}
+    sizes = {"blocks": 5, "COUNT": 999, "FEATURES": 7, "WORDS": 0, "FLOOR": False, "MISSING": missing}
     tile = {"ROWS": ROWS, "BITS": 16, "BLOCK_TERMS": TERMS, "BLOCK_WORDS": WORDS_AT_ONCE}
     code = ptx_of("trees.term_words.words_kernel", tensors, **sizes, **tile)
-    numbers = 32 * WORDS_AT_ONCE
-    assert code.count("ld.global.v4.b32") * 4 == code.count("setp.le.f32") == code.count("setp.gtu.and.f32") == numbers
+    found = [code.count("ld.global.v4.b32") * 4, *map(code.count, comparisons)]
+    assert found == [32 * WORDS_AT_ONCE] * len(found)
     assert "shfl" not in code
+    assert "or.pred" not in code
