@@ -27,12 +27,17 @@ KINDS = ((90, torch.float32), (80, torch.float64))
 ORDERED = {n: each for n, each in MEMBERS.items() if not (n.endswith("in int8") or "neighbors" in n)}
 """The members whose sums follow a layout: those of integers have no order, and those of neighbours one of their own."""
 
+EXACT = ("rows_as_digits_kernel", "stacked_rows_as_digits_kernel")
+"""Kernels whose sums are exact, those of `fp16_digits.squared_norm`: they have the same bits in any order."""
+
 
 def layouts(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> set[str]:
     """Return the types, with their layouts, of float blocks that a kernel adds up or multiplies.
 
-    Blocks with one column and blocks of integers are left out: their sums have no order.
+    Blocks with one column and blocks of integers are left out: their sums have no order. Exact sums have no layout.
     """
+    if kernel.__name__ in EXACT:
+        return {"exact sums"}
     code = compile_for(capability, kernel, arguments, options).asm["ttgir"]
     named = dict(re.findall(r"^(#\w+) = (#ttn?g\..*)$", code, re.MULTILINE))
     sums = re.findall(r'"tt\.reduce".*?\}\) : \((tensor<.*?>)\) -> ', code, re.DOTALL)
