@@ -253,7 +253,6 @@ class PairwiseAffine(Contraction, PointFunction):
         parts: int,
         of_rows: Mapping[str, Any],
         of_points: Mapping[str, Any],
-        members: int | None = None,
     ) -> None:
         """Launch kernels of one model or of a fleet on the first rows of `x`; this is one of the fleet's operations.
 
@@ -264,11 +263,10 @@ class PairwiseAffine(Contraction, PointFunction):
             output: `[rows or more, parts · targets or more]`.
             rows: the number of rows.
             parts: the most parts of a sum.
-            of_rows: further arguments of the kernels that prepare rows.
+            of_rows: further arguments of the kernels that prepare rows of a fleet, `members` among them.
             of_points: further arguments of the kernels that sum: how many points and parts there are.
-            members: how many models a fleet has.
         """
-        device, targets = parameters["numbers"].device, self.weight.shape[1]
+        device, targets, members = parameters["numbers"].device, self.weight.shape[1], of_rows.get("members")
         way, shape = self._schedule(device, rows, members)
         pairs, features = self.precision == "float32 pairs", self.points.shape[1]
         function = {"FEATURES": features, "FUNCTION": self.function, **of_points}

@@ -132,7 +132,7 @@ def rows_as_digits(
         metric: as in `function.py`.
         digits: how many digits a number has, and how many features the points' digits have.
         kernel: the kernel, which for a fleet is another.
-        more: further arguments of such a kernel.
+        more: further arguments of such a kernel, and none of one for a single model.
     """
     count, features = digits
     block_rows = MEMBER_DIGITS_ROWS if more else ROW_DIGITS_ROWS

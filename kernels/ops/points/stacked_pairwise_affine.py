@@ -229,7 +229,7 @@ class StackedPairwiseAffine(ByMembers[PairwiseAffine]):
         }
         parts, ragged = (int(self.counts.max()), True) if len(self.counts) else (self.parts, False)
         of_points = {**of_rows, "spans": parameters["spans"], "WIDTH": self.output_width(), "RAGGED": ragged}
-        self._one.launch_kernels(KERNELS, tables, x, output, rows, parts, of_rows, of_points, self.members)
+        self._one.launch_kernels(KERNELS, tables, x, output, rows, parts, of_rows, of_points)
 
     def describe(self) -> str:
         parts = f" in {self.parts} parts" if self.parts > 1 else ""

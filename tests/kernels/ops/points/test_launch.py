@@ -113,8 +113,12 @@ def test_blocks_of_fleets_have_the_bits_of_one_model(
     op = op.in_precision(precision)
     (x,) = inputs_for([features], 80)
     expected = run_kernel(op, [x], device, torch.float64)
-    monkeypatch.setattr(
-        "triton_regressors.kernels.ops.points.pairwise_affine.for_few_rows",
-        lambda shape, way, rows, capability: for_members(shape, way, max(rows, 65), max(rows, 65), "9.0"),
-    )
+    blocks = []
+
+    def small(shape: Shape, way: str, rows: int, capability: str) -> Shape:
+        blocks.append(for_members(shape, way, max(rows, 65), max(rows, 65), "9.0"))
+        return blocks[-1]
+
+    monkeypatch.setattr("triton_regressors.kernels.ops.points.pairwise_affine.for_few_rows", small)
     np.testing.assert_array_equal(run_kernel(op, [x], device, torch.float64), expected)
+    assert {(each.rows, each.warps) for each in blocks} == {(MEMBER_ROWS, 1)}
