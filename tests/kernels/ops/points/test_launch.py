@@ -8,6 +8,7 @@ from tests.kernels.operations import inputs_for, run_kernel
 from tests.kernels.operations_pairwise import pairwise_affine
 from triton_regressors.kernels.ops.points.launch import (
     EXPONENTIAL_PAIRS,
+    FEW_ROWS_CAPABILITY,
     FEWER_ROWS,
     MEMBER_ROWS,
     OWN_ROWS,
@@ -18,6 +19,7 @@ from triton_regressors.kernels.ops.points.launch import (
     parts_of_a_program,
     rows_of_a_program,
 )
+from triton_regressors.kernels.plan import launch_shapes
 
 
 def test_a_program_makes_parts_enough_to_fill_a_device() -> None:
@@ -110,6 +112,8 @@ def test_blocks_of_fleets_have_the_bits_of_one_model(
         pytest.skip(f"{name} is not computed in {precision}")
     if features > 64 and device.type == "cpu":
         pytest.skip("the interpreter takes no products of so many numbers")
+    if device.type == "cuda" and launch_shapes.capability(device) != FEW_ROWS_CAPABILITY:
+        pytest.skip(f"only GPUs of {FEW_ROWS_CAPABILITY} get these blocks")
     op = op.in_precision(precision)
     (x,) = inputs_for([features], 80)
     expected = run_kernel(op, [x], device, torch.float64)
