@@ -45,6 +45,16 @@ def has_dependent_launches(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
 
 
+def early_launch(device: torch.device, *, after_a_kernel: bool = True) -> dict[str, bool]:
+    """Return the arguments of a launch that begins while the kernel right before it still runs, if a GPU can do that.
+
+    A kernel that is EARLY lets the next one begin (`gdc_launch_dependents`) and, before it reads what other kernels
+    write, waits for the end of the previous one (`gdc_wait`). If no kernel is right before it, it begins as others do.
+    """
+    early = has_dependent_launches(device)
+    return {"EARLY": early, "launch_pdl": True} if early and after_a_kernel else {"EARLY": early}
+
+
 @functools.cache
 def has_warp_groups(device: torch.device) -> bool:
     """Return whether products of warp groups can run while a program goes on, which needs Gluon and a Hopper GPU."""

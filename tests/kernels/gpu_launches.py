@@ -36,13 +36,14 @@ from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.quadratic import Quadratic
 from triton_regressors.kernels.ops.neighbors import launch as search_shapes
 from triton_regressors.kernels.ops.neighbors import radius_sums
-from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
+from triton_regressors.kernels.ops.networks import int8_fused
 from triton_regressors.kernels.ops.points import norm_int8, pairwise_affine
 from triton_regressors.kernels.ops.points.launch import FEW_MEMBER_ROWS
 from triton_regressors.kernels.ops.points.stacked_pairwise_affine import StackedPairwiseAffine
 from triton_regressors.kernels.ops.points.stacked_parts import SumOfOwnParts, ragged_width
 from triton_regressors.kernels.ops.trees import launch as tree_launch
 from triton_regressors.kernels.ops.trees.launch import tree_ensemble_shape
+from triton_regressors.kernels.plan import devices
 from triton_regressors.kernels.plan.devices import RESERVED_BYTES
 from triton_regressors.kernels.plan.launch_shapes import table
 from triton_regressors.kernels.plan.plan import Operation, Plan, Step
@@ -178,7 +179,7 @@ def on_smaller_gpus() -> Iterator[Launch]:
 
 
 def on_hopper() -> Iterator[Launch]:
-    """Yield layers of networks as GPUs of 9.0 get them: in warp groups, and begun before the launch ahead has ended."""
+    """Yield what GPUs of 9.0 get: layers of networks in warp groups, and launches begun before the last one ends."""
     networks = [
         dense_layers(*widths, precision="int8", shift=shift, function=function)
         for widths, shift, function in (
@@ -192,8 +193,14 @@ def on_hopper() -> Iterator[Launch]:
             for launch in record(network, [network.widths[0]], dtype, rows=int8_fused.MANY_ROWS):
                 assert launch[0].is_gluon()
                 yield (TARGETS[-1], *launch)
-    with mock.patch.object(int8_layerwise, "has_dependent_launches", return_value=True):
-        yield from ((TARGETS[-1], *launch) for launch in record(networks[0], [networks[0].widths[0]], rows=1))
+    with mock.patch.object(devices, "has_dependent_launches", return_value=True):
+        contributions, widths = OPERATIONS["tree contributions"]
+        for operation, width, rows in (
+            (networks[0], networks[0].widths[0], 1),
+            (contributions, *widths, 1),
+            (contributions, *widths, ROWS),
+        ):
+            yield from ((TARGETS[-1], *launch) for launch in record(operation, [width], rows=rows))
 
 
 def of_few_rows() -> Iterator[Launch]:

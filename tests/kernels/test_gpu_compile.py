@@ -112,6 +112,7 @@ def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
         "    arguments |= {'entry_parts': int32, 'entry_starts': int32, 'entry_factors': int32}\n"
         "    arguments |= {'table': int32, 'unit': float64, 'baseline': float64, 'out': int64, 'PARTS': 9}\n"
         "    arguments |= {'OUTPUTS': 5, 'TOGETHER': tile.together, 'BLOCK_ENTRIES': tile.block_entries}\n"
+        "    arguments |= {'EARLY': False}\n"
         "    code = compile_for(90, contributions_kernel, arguments, {'num_warps': tile.num_warps}).asm['ttgir']\n"
         "    layouts = dict(re.findall(r'(#blocked\\d*) = #ttg.blocked<{(.*?)}>', code))\n"
         "    loads = re.findall(r' tt.load .*tensor<\\d+x\\d+x!tt.ptr<i\\d+>, (#blocked\\d*)>', code)\n"
@@ -161,7 +162,7 @@ def test_a_lane_asks_a_term_of_four_numbers_that_it_loads_at_once(missing: bool,
     tensors = {"x": "float32", "feature": "int32", "lower": "float32", "upper": "float32", "flags": "uint8"}
     tensors |= {"sets": "int32", "words": "int32"}
     sizes = {"blocks": 5, "COUNT": 999, "FEATURES": 7, "WORDS": 0, "FLOOR": False, "MISSING": missing}
-    tile = {"ROWS": ROWS, "BITS": 16, "BLOCK_TERMS": TERMS, "BLOCK_WORDS": WORDS_AT_ONCE}
+    tile = {"ROWS": ROWS, "BITS": 16, "BLOCK_TERMS": TERMS, "BLOCK_WORDS": WORDS_AT_ONCE, "EARLY": False}
     code = ptx_of("trees.term_words.words_kernel", tensors, **sizes, **tile)
     found = [code.count("ld.global.v4.b32") * 4, *map(code.count, comparisons)]
     assert found == [32 * WORDS_AT_ONCE] * len(found)

@@ -19,7 +19,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...numerics.int8_digits import split
-from ...plan.devices import has_dependent_launches
+from ...plan.devices import early_launch
 from ...plan.plan import Parameters
 from .int8_device import activated, answer, first_numbers, last_sums, multiply_apart, next_units, squares
 from .int8_tables import UNITS, whole_width
@@ -126,8 +126,6 @@ def launch_each_layer(
 ) -> None:
     """Do the work of `launch_digit_layers` with one launch for each layer."""
     device, width, hidden = parameters["weight"].device, whole_width(max(widths[1:-1])), widths[1:-1]
-    early = has_dependent_launches(device)
-    dependent = {"launch_pdl": True} if early else {}  # for launches that begin early; the first one does not
     block_units = UNITS // 2 if rows <= HALF_UNITS_ROWS else UNITS
     values = torch.empty(2, rows, width, dtype=torch.int32, device=device)
     row_units = torch.empty(2, 2, rows, dtype=torch.float64, device=device)
@@ -157,9 +155,8 @@ def launch_each_layer(
             WIDTH=width,
             BLOCK_ROWS=LAYER_ROWS,
             BLOCK_UNITS=block_units,
-            EARLY=early,
             num_warps=4,
-            **(dependent if layer else {}),
+            **early_launch(device, after_a_kernel=layer > 0),
             **{name: constants[name] for name in ("ACTIVATION", "SHIFTED", "SPARSE")},
         )
         begin += 4 * units * size
@@ -177,7 +174,6 @@ def launch_each_layer(
         FUNCTION=constants["FUNCTION"],
         BLOCK_ROWS=LAST_LAYER_ROWS,
         BLOCK_TARGETS=triton.next_power_of_2(widths[-1]),
-        EARLY=early,
         num_warps=4,
-        **dependent,
+        **early_launch(device),
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
+
+from ...plan.devices import early_launch
 
 MOST_FEATURES = 64
 """The most features of rows that a program turns."""
@@ -18,8 +21,14 @@ def feature_major_kernel(
     FEATURES: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    """Write the numbers of each feature of `TOGETHER` rows one after the other, and zeros past the last row."""
+    """Write the numbers of each feature of `TOGETHER` rows one after the other, and zeros past the last row.
+
+    If EARLY, the next kernel may begin and then waits for this one.
+    """
+    if EARLY:
+        gdc_launch_dependents()
     block = tl.program_id(0).to(tl.int64)
     place = tl.arange(0, TOGETHER)[:, None]
     feature = tl.program_id(1) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
@@ -41,7 +50,8 @@ def feature_major(x: torch.Tensor, rows: int, together: int, like: torch.Tensor,
     features, blocks = x.shape[1], triton.cdiv(rows, together * multiple) * multiple
     columns = like.new_empty(blocks, features, together)
     block = min(triton.next_power_of_2(features), MOST_FEATURES)
+    early = early_launch(columns.device, after_a_kernel=False)
     feature_major_kernel[(blocks, triton.cdiv(features, block))](
-        x, columns, rows, FEATURES=features, TOGETHER=together, BLOCK_FEATURES=block, num_warps=4
+        x, columns, rows, FEATURES=features, TOGETHER=together, BLOCK_FEATURES=block, **early, num_warps=4
     )
     return columns

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from ...numerics.functions import apply_function
+from ...plan.devices import early_launch
 from ...plan.plan import Parameters
 from .launch import filling_a_warp, tree_tile
 from .traverse import reach, rows_of_lanes
@@ -147,6 +149,7 @@ def add_chunks_kernel(
     BLOCK_CHUNKS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Make `[BLOCK_ROWS, BLOCK_OUTPUTS]` answers from sums of chunks, of which it loads `BLOCK_CHUNKS` at a time."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
@@ -155,6 +158,8 @@ def add_chunks_kernel(
     first = tl.load(first_chunk + output, mask=output < OUTPUTS, other=0)
     end = tl.load(first_chunk + output + 1, mask=output < OUTPUTS, other=0)
     total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.int64)
+    if EARLY:
+        gdc_wait()
     for start in tl.range(0, tl.max(end - first), BLOCK_CHUNKS):
         for number in tl.static_range(BLOCK_CHUNKS):
             chunk = first + start + number
@@ -163,7 +168,9 @@ def add_chunks_kernel(
     tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=inside)
 
 
-def add_chunks(sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int) -> None:
+def add_chunks(
+    sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int, *, after_a_kernel: bool = False
+) -> None:
     """Launch the sums over the chunks of each output, and write the answers of the first `rows`.
 
     `sums` is int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and `baseline`.
@@ -179,6 +186,7 @@ def add_chunks(sums: torch.Tensor, parameters: Parameters, output: torch.Tensor,
         BLOCK_CHUNKS=CHUNKS_ADDED,
         BLOCK_ROWS=ADDED,
         BLOCK_OUTPUTS=OUTPUTS_ADDED,
+        **early_launch(sums.device, after_a_kernel=after_a_kernel),
         num_warps=4,
         enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
     )

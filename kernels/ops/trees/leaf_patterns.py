@@ -22,8 +22,10 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...format.errors import PlanError
+from ...plan.devices import early_launch
 from ...plan.plan import Operation, Parameters
 from .feature_major import feature_major
 from .integer_sum import add_chunks
@@ -69,8 +71,11 @@ def patterns_kernel(
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
     MISSING: tl.constexpr,  # whether NaN meets a term
     BLOCK_PARTS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Write which conditions are not met. A program does one row of `BLOCK_PARTS` parts."""
+    if EARLY:
+        gdc_launch_dependents()
     row = tl.program_id(1).to(tl.int64)
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     known = part < PARTS
@@ -82,6 +87,8 @@ def patterns_kernel(
     word = tl.load(packed + at, mask=asked, other=0)
     least = tl.load(lower + at, mask=asked, other=0.0)
     most = tl.load(upper + at, mask=asked, other=0.0)
+    if EARLY:
+        gdc_wait()
     for term in tl.range(0, most_terms):  # a term is loaded one step before it is asked
         at, asked = at + PARTS, known & (term + 1 < most_terms)
         next_word = tl.load(packed + at, mask=asked, other=0)
@@ -232,7 +239,7 @@ class LeafPatterns(Operation):
                 enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
             )
             if chunked:
-                add_chunks(out, parameters, output[start:], count)
+                add_chunks(out, parameters, output[start:], count, after_a_kernel=True)
 
     @abstractmethod
     def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:
@@ -258,14 +265,16 @@ class LeafPatterns(Operation):
         if parts and tile.together > 1:
             launch_words(parameters, x, rows, patterns, constants)
         elif parts:
+            copied = feature_major(x, rows, 1, parameters["upper"])
             patterns_kernel[(triton.cdiv(parts, BLOCK_PARTS), rows)](
-                x=feature_major(x, rows, 1, parameters["upper"]),
+                x=copied,
                 **{name: parameters[name] for name in ("packed", "lower", "upper", "sets", "counts")},
                 patterns=patterns,
                 FEATURES=x.shape[1],
                 PARTS=parts,
                 **constants,
                 BLOCK_PARTS=BLOCK_PARTS,
+                **early_launch(patterns.device, after_a_kernel=copied is not x),
                 num_warps=4,
             )
         return patterns

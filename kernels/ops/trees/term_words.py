@@ -11,7 +11,9 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from ...plan.devices import early_launch
 from ...plan.plan import Parameters
 from .feature_major import feature_major
 from .terms import add_unmet
@@ -48,18 +50,23 @@ def words_kernel(
     BITS: tl.constexpr,
     BLOCK_TERMS: tl.constexpr,
     BLOCK_WORDS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Write which rows do not meet terms: bit `BITS · (row % (32 / BITS)) + row // (32 / BITS)` of a word of 32 rows.
 
     A program makes `BLOCK_WORDS` words of `BLOCK_TERMS` terms. A lane has all rows of a term, of which it reads four at
     a time. Its neighbours mostly have the same feature, and read the same numbers.
     """
+    if EARLY:
+        gdc_launch_dependents()
     term = tl.program_id(0) * BLOCK_TERMS + tl.arange(0, BLOCK_TERMS)
     known = term < COUNT
     number = tl.load(feature + term, mask=known, other=0).to(tl.int64)[:, None]
     least = tl.load(lower + term, mask=known, other=0.0)[:, None]
     most = tl.load(upper + term, mask=known, other=0.0)[:, None]
     flag = tl.load(flags + term, mask=known, other=0).to(tl.int32)[:, None]
+    if EARLY:
+        gdc_wait()
     together: tl.constexpr = 32 // BITS
     made = ()
     for word in tl.static_range(BLOCK_WORDS):
@@ -96,8 +103,11 @@ def patterns_of_words_kernel(
     OTHERS: tl.constexpr,  # whether a condition has several terms
     BLOCK_PARTS: tl.constexpr,
     BLOCK_WORDS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Write patterns of `BITS · GROUPS` bits, those of 32 rows at a time."""
+    if EARLY:
+        gdc_launch_dependents()
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)[:, None]
     word = tl.program_id(1) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)[None, :]
     known, inside = part < PARTS, word < used
@@ -106,11 +116,14 @@ def patterns_of_words_kernel(
     into = ((word // in_block).to(tl.int64) * PARTS + part) * in_block + word % in_block
     into = (into * (BITS * GROUPS))[:, :, None] + tl.arange(0, BITS)[None, None, :] * GROUPS
     for group in tl.static_range(GROUPS):
-        unmet = ()
+        terms, unmet = (), ()
         for condition in tl.static_range(BITS):
-            term = tl.load(asked + (group * BITS + condition) * PARTS + part, mask=known, other=-1)
-            at = words + term.to(tl.int64) * count + word
-            unmet = unmet + (tl.load(at, mask=(term >= 0) & inside, other=0),)
+            terms = terms + (tl.load(asked + (group * BITS + condition) * PARTS + part, mask=known, other=-1),)
+        if EARLY and group == 0:
+            gdc_wait()
+        for condition in tl.static_range(BITS):
+            at = words + terms[condition].to(tl.int64) * count + word
+            unmet = unmet + (tl.load(at, mask=(terms[condition] >= 0) & inside, other=0),)
         if OTHERS:
             first = tl.load(first_other + part, mask=known, other=0)
             end = tl.load(first_other + part + 1, mask=known, other=0)
@@ -192,6 +205,7 @@ def launch_words(
     count = len(x) * ROWS // 32
     bits = 8 * patterns.itemsize
     blocks, parts, together = patterns.shape
+    early = early_launch(patterns.device)
     words = parameters["asked"].new_empty(terms, count)
     words_kernel[(max(triton.cdiv(terms, TERMS), 1), count // WORDS_AT_ONCE)](
         x=x,
@@ -206,6 +220,7 @@ def launch_words(
         BLOCK_TERMS=TERMS,
         BLOCK_WORDS=WORDS_AT_ONCE,
         **constants,
+        **early,
         num_warps=4,
     )
     used = blocks * together // 32
@@ -225,5 +240,6 @@ def launch_words(
         OTHERS=len(parameters["other_terms"]) > 0,
         BLOCK_PARTS=block_parts,
         BLOCK_WORDS=block_words,
+        **early,
         num_warps=4,
     )

@@ -26,9 +26,11 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ...format.errors import PlanError
 from ...numerics.dot import INTERPRETED
+from ...plan.devices import early_launch
 from ...plan.plan import Parameters
 from .integer_sum import store_sums
 from .launch import MOST_ENTRIES
@@ -103,6 +105,7 @@ def contributions_kernel(
     OUTPUTS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_ENTRIES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Add up the numbers of parts. A program does `TOGETHER` rows of one chunk, `BLOCK_ENTRIES` parts at a time.
 
@@ -110,11 +113,15 @@ def contributions_kernel(
     Entries are loaded two steps before their numbers, and patterns one step, so that no step waits three times. One row
     has no more than a few steps.
     """
+    if EARLY:
+        gdc_launch_dependents()
     patterns += tl.program_id(0).to(tl.int64) * (PARTS * TOGETHER)
     total = tl.zeros([TOGETHER, BLOCK_ENTRIES] if ROW_AXIS == 0 else [BLOCK_ENTRIES, TOGETHER], tl.int64)
     begin, end = tl.load(first_entry + tl.program_id(1)), tl.load(first_entry + tl.program_id(1) + 1)
     place = tl.arange(0, BLOCK_ENTRIES)
     if TOGETHER == 1:
+        if EARLY:
+            gdc_wait()
         for first in tl.range(begin, end, BLOCK_ENTRIES):
             inside = first + place < end
             start = tl.load(entry_starts + first + place, mask=inside, other=0)
@@ -127,8 +134,10 @@ def contributions_kernel(
         entry_starts += begin
         entry_factors += begin
         start, next_start = tl.load(entry_starts + place), tl.load(entry_starts + place + BLOCK_ENTRIES)
-        pattern = patterns_of(patterns, tl.load(entry_parts + place), TOGETHER=TOGETHER)
-        next_part = tl.load(entry_parts + place + BLOCK_ENTRIES)
+        part, next_part = tl.load(entry_parts + place), tl.load(entry_parts + place + BLOCK_ENTRIES)
+        if EARLY:
+            gdc_wait()
+        pattern = patterns_of(patterns, part, TOGETHER=TOGETHER)
         for first in tl.range(0, end - begin, BLOCK_ENTRIES):
             next_pattern = patterns_of(patterns, next_part, TOGETHER=TOGETHER)
             part_after = tl.load(entry_parts + first + place + 2 * BLOCK_ENTRIES)
@@ -278,6 +287,7 @@ class TreeContributions(LeafPatterns):
         contributions_kernel[grid](
             **{name: parameters[name] for name in (*ENTRIES, "table", "unit", "baseline")},
             **arguments,
+            **early_launch(parameters["unit"].device, after_a_kernel=len(self.asked) > 0),
         )
 
     @functools.cached_property

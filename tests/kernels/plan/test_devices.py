@@ -6,8 +6,14 @@ import pytest
 import torch
 import triton
 
+from tests.kernels.operations import OPERATIONS
+from tests.kernels.operations_dense import dense_layers
 from triton_regressors.kernels.plan import devices
 
+CHAINS = {
+    "layers": (dense_layers(64, 256, 256, 256, 4, precision="int8"), 64),
+    "contributions": (OPERATIONS["tree contributions"][0], *OPERATIONS["tree contributions"][1]),
+}
 GPU = torch.device("cuda", 0)
 HOPPER_IN_GLUON = "triton.experimental.gluon.language.nvidia.hopper"
 
@@ -75,3 +81,34 @@ def test_the_interpreter_has_matrix_units_and_few_for_float64() -> None:
     assert devices.has_matrix_units(cpu)
     assert not devices.has_many_float64_units(cpu)
     assert devices.shared_memory(cpu) > 2**20
+
+
+def test_a_launch_begins_early_only_after_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    assert devices.early_launch(cpu) == devices.early_launch(cpu, after_a_kernel=False) == {"EARLY": False}
+    monkeypatch.setattr(devices, "has_dependent_launches", lambda _: True)
+    assert devices.early_launch(GPU) == {"EARLY": True, "launch_pdl": True}
+    assert devices.early_launch(GPU, after_a_kernel=False) == {"EARLY": True}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("rows", [1, 16, 64, 300, 1024])
+@pytest.mark.parametrize("name", CHAINS)
+def test_launches_that_begin_early_have_the_bits_of_those_that_wait(
+    name: str, rows: int, pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many calls follow each other, and none waits on the host for the one before."""
+    if not devices.has_dependent_launches(GPU):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    op, features = CHAINS[name]
+    parameters = {key: torch.as_tensor(array).to(GPU) for key, array in op.parameters().items()}
+    draws = [torch.randn(rows, features) for _ in range(50)]
+    draws = [x.pin_memory() if pinned else x.to(GPU) for x in draws]
+    width = op.output_width(features)
+    outputs = {early: [torch.empty(rows, width, device=GPU) for _ in draws] for early in (True, False)}
+    for early, answers in outputs.items():
+        monkeypatch.setattr(devices, "has_dependent_launches", lambda _, early=early: early)
+        for x, output in zip(draws, answers, strict=True):
+            op.launch(parameters, [x], output, rows)
+    assert all(torch.equal(one, other) for one, other in zip(*outputs.values(), strict=True))

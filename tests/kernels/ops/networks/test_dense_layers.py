@@ -12,7 +12,7 @@ from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.networks import dense_layers as dense_layers_module
 from triton_regressors.kernels.ops.networks import int8_fused, int8_layerwise
 from triton_regressors.kernels.ops.networks.dense_layers import ACTIVATIONS, DenseLayers
-from triton_regressors.kernels.plan.devices import has_dependent_launches, has_warp_groups
+from triton_regressors.kernels.plan.devices import has_warp_groups
 
 SHAPES = ((1, 1, 1), (5, 9, 2), (40, 70, 20, 3), (33, 16, 64, 65, 1), (17, 130, 5))
 
@@ -152,24 +152,6 @@ def test_hopper_layers_have_the_bits_of_plain_ones(
         assert np.array_equal(np.isnan(found), np.isnan(plain))
         assert np.nan_to_num(found).tobytes() == np.nan_to_num(plain).tobytes()
     assert len(launched) == 3
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("rows", [1, 16, 300, 1024])
-def test_launches_that_begin_early_have_the_bits_of_those_that_wait(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many calls follow each other, and none waits on the host for the one before."""
-    device = torch.device("cuda")
-    if not has_dependent_launches(device):
-        pytest.skip("needs a GPU of compute capability 9.0")
-    op = dense_layers(64, 256, 256, 256, 4, precision="int8")
-    parameters = {name: torch.as_tensor(array).to(device) for name, array in op.parameters().items()}
-    draws = [torch.randn(rows, 64, device=device) for _ in range(50)]
-    outputs = {early: [torch.empty(rows, 4, device=device) for _ in draws] for early in (True, False)}
-    for early, answers in outputs.items():
-        monkeypatch.setattr(int8_layerwise, "has_dependent_launches", lambda _, early=early: early)
-        for x, output in zip(draws, answers, strict=True):
-            op.launch(parameters, [x], output, rows)
-    assert all(torch.equal(one, other) for one, other in zip(*outputs.values(), strict=True))
 
 
 def test_which_networks_take_the_hopper_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
