@@ -48,8 +48,9 @@ def has_dependent_launches(device: torch.device) -> bool:
 def early_launch(device: torch.device, *, after_a_kernel: bool = True) -> dict[str, bool]:
     """Return the arguments of a launch that begins while the kernel right before it still runs, if a GPU can do that.
 
-    A kernel that is EARLY lets the next one begin (`gdc_launch_dependents`) and, before it reads what other kernels
-    write, waits for the end of the previous one (`gdc_wait`). If no kernel is right before it, it begins as others do.
+    A kernel that is EARLY waits for the end of the previous one (`gdc_wait`) before it reads what other kernels write.
+    It may let the next one begin (`gdc_launch_dependents`): programs of the next one then take the places that are left
+    on the GPU, and spread less evenly. If no kernel is right before it, it begins as others do.
     """
     early = has_dependent_launches(device)
     return {"EARLY": early, "launch_pdl": True} if early and after_a_kernel else {"EARLY": early}

@@ -25,16 +25,16 @@ def feature_major_kernel(
 ):
     """Write the numbers of each feature of `TOGETHER` rows one after the other, and zeros past the last row.
 
-    If EARLY, the next kernel may begin and then waits for this one.
+    If EARLY, the next kernel may begin before the last numbers are stored, and then waits for them.
     """
-    if EARLY:
-        gdc_launch_dependents()
     block = tl.program_id(0).to(tl.int64)
     place = tl.arange(0, TOGETHER)[:, None]
     feature = tl.program_id(1) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
     row, inside = block * TOGETHER + place, feature < FEATURES
     value = tl.load(x + row * FEATURES + feature, mask=inside & (row < rows), other=0.0)
     columns += block * (FEATURES * TOGETHER)
+    if EARLY:
+        gdc_launch_dependents()
     tl.store(columns + feature * TOGETHER + place, value.to(columns.dtype.element_ty), mask=inside)
 
 

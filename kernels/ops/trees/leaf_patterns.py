@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
 from ...format.errors import PlanError
 from ...plan.devices import early_launch
@@ -74,8 +74,6 @@ def patterns_kernel(
     EARLY: tl.constexpr,
 ):
     """Write which conditions are not met. A program does one row of `BLOCK_PARTS` parts."""
-    if EARLY:
-        gdc_launch_dependents()
     row = tl.program_id(1).to(tl.int64)
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
     known = part < PARTS

@@ -57,8 +57,6 @@ def words_kernel(
     A program makes `BLOCK_WORDS` words of `BLOCK_TERMS` terms. A lane has all rows of a term, of which it reads four at
     a time. Its neighbours mostly have the same feature, and read the same numbers.
     """
-    if EARLY:
-        gdc_launch_dependents()
     term = tl.program_id(0) * BLOCK_TERMS + tl.arange(0, BLOCK_TERMS)
     known = term < COUNT
     number = tl.load(feature + term, mask=known, other=0).to(tl.int64)[:, None]
@@ -82,6 +80,8 @@ def words_kernel(
         made = made + (tl.sum(unmet, axis=1),)
     place = tl.program_id(1) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)[None, :]
     at = words + term.to(tl.int64)[:, None] * (blocks * (ROWS // 32)) + place
+    if EARLY:
+        gdc_launch_dependents()
     tl.store(at, side_by_side(made, BLOCK_WORDS), mask=known[:, None])
 
 
@@ -106,8 +106,6 @@ def patterns_of_words_kernel(
     EARLY: tl.constexpr,
 ):
     """Write patterns of `BITS · GROUPS` bits, those of 32 rows at a time."""
-    if EARLY:
-        gdc_launch_dependents()
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)[:, None]
     word = tl.program_id(1) * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)[None, :]
     known, inside = part < PARTS, word < used

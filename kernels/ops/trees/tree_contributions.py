@@ -26,7 +26,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
 from ...format.errors import PlanError
 from ...numerics.dot import INTERPRETED
@@ -113,8 +113,6 @@ def contributions_kernel(
     Entries are loaded two steps before their numbers, and patterns one step, so that no step waits three times. One row
     has no more than a few steps.
     """
-    if EARLY:
-        gdc_launch_dependents()
     patterns += tl.program_id(0).to(tl.int64) * (PARTS * TOGETHER)
     total = tl.zeros([TOGETHER, BLOCK_ENTRIES] if ROW_AXIS == 0 else [BLOCK_ENTRIES, TOGETHER], tl.int64)
     begin, end = tl.load(first_entry + tl.program_id(1)), tl.load(first_entry + tl.program_id(1) + 1)
