@@ -10,8 +10,12 @@ import torch
 from ..plan.plan import INPUT, Parameters, Plan, Step
 from .streams import Launch, Task
 
-MOST_SCATTERED, NARROW = 2**14, 4
-"""The most numbers that kernels write over the bus themselves, and the widest rows that they always write so."""
+NARROW, MOST_SCATTERED, MOST_WHOLE = 4, 2**12, 2**17
+"""The widest rows that kernels always write over the bus themselves, and the most numbers of wider rows.
+
+Numbers that a program writes to many rows cross the bus one by one. Those of whole rows cross it sooner than the copy
+engine begins.
+"""
 
 
 def bind_parameters(plan: Plan, device: torch.device, *, plain: bool = False) -> dict[str, Parameters]:
@@ -105,7 +109,8 @@ def _launch(
     """Return the launches of a step; a copy engine takes answers that are wide and many over the bus."""
 
     def launch(rows: int) -> None:
-        many = here is not output and rows * output.shape[1] > MOST_SCATTERED
+        most = MOST_WHOLE if step.operation.writes_rows_whole() else MOST_SCATTERED
+        many = here is not output and rows * output.shape[1] > most
         step.operation.launch(parameters, inputs, here if many else output, rows)
         if many:
             output[:rows].copy_(here[:rows], non_blocking=True)

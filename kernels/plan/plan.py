@@ -181,6 +181,10 @@ class Operation(ABC):
         """Return whether the kernel reads every input element once, so that it may as well read it from host memory."""
         return False
 
+    def writes_rows_whole(self) -> bool:
+        """Return whether a program writes neighbouring numbers of an output's row, which the bus carries together."""
+        return False
+
     def keeps_dtype(self) -> bool:
         """Return whether the output has the dtype of its first input, and not float64, as elements are only moved."""
         return False

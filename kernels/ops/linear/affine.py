@@ -78,6 +78,9 @@ class Affine(Contraction):
     def reads_input_once(self) -> bool:
         return self.weight.shape[1] <= target_block(self.weight.shape[1])
 
+    def writes_rows_whole(self) -> bool:
+        return True
+
     def passes_on_not_finite(self) -> bool:
         return self.function == "identity" and bool((self.weight != 0).any(axis=1).all())
 

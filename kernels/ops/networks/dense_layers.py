@@ -177,6 +177,9 @@ class DenseLayers(Operation):
         block = float16_blocks(self.widths)["BLOCK_UNITS"] if in_float16 else target_block(self.widths[1])
         return self.widths[1] <= block
 
+    def writes_rows_whole(self) -> bool:
+        return True
+
     def describe(self) -> str:
         shown = " → ".join(map(str, self.widths))
         return f"{shown}, {self.activation} between, in {self.precision}" + function_suffix(self.function)

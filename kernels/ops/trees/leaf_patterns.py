@@ -246,6 +246,9 @@ class LeafPatterns(Operation):
     def reads_input_once(self) -> bool:
         return True
 
+    def writes_rows_whole(self) -> bool:
+        return True
+
     def launches(self, inputs: int) -> int:
         return 5
 

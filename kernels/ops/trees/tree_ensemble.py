@@ -403,6 +403,9 @@ class TreeEnsemble(Operation):
     def launches(self, inputs: int) -> int:
         return 2 if self.output == "ordered" else 1
 
+    def writes_rows_whole(self) -> bool:
+        return self.output == "sum" and len(self._groups) == 1
+
     def hides_nan(self) -> bool:
         return True
 

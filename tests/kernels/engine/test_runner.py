@@ -249,7 +249,8 @@ def test_captured_graphs_give_the_same_bits_as_launches(
     X, outputs, counts = rows(300), tuple(plan.outputs), (1, 2, 15, 16, 17, 100, 256, 257, 300)
     launched = Runner(plan, engine="triton", max_rows=300)
     plain = {count: launched.predict(X[:count], outputs) for count in counts}
-    monkeypatch.setattr(program, "MOST_SCATTERED", 64)  # from some rows on wide answers are made on the device first
+    monkeypatch.setattr(program, "MOST_SCATTERED", 64)
+    monkeypatch.setattr(program, "MOST_WHOLE", 64)  # from some rows on wide answers are made on the device first
     monkeypatch.setattr(staging, "CHUNK_BYTES", chunk_rows * X.itemsize * X.shape[1])
     captured = Runner(plan, engine="triton", max_rows=300)
     captured.warm_up([outputs])

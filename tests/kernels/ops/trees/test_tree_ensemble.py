@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.documents import write_plan
 from tests.kernels.examples import examples
 from tests.kernels.operations import inputs_for, run_kernel, run_on_cpu, run_reference
-from tests.kernels.operations_trees import tree_ensemble
+from tests.kernels.operations_trees import grouped, tree_ensemble
 from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.columns.float32 import Float32
 from triton_regressors.kernels.ops.trees import integer_sum
@@ -189,6 +189,13 @@ def test_many_outputs(device: torch.device, output: str) -> None:
     op = tree_ensemble(3, 3, 3, 40, output=output)
     assert tree_tile(5, 3, 40, 3, 30, True, CPU).block_outputs < 40
     check(op, inputs_for([3], 5)[0], device)
+
+
+def test_which_sums_are_written_in_whole_rows() -> None:
+    """A program adds up one group, and so one number of each row."""
+    assert tree_ensemble(3, 4, 3, 5).writes_rows_whole()
+    assert not grouped(tree_ensemble(3, 4, 3), [0, 1, 4]).writes_rows_whole()
+    assert not tree_ensemble(3, 4, 3, output="leaves").writes_rows_whole()
 
 
 def test_tiles_do_not_change_a_bit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
