@@ -74,6 +74,9 @@ class Elementwise(Operation):
     def reads_input_once(self) -> bool:
         return True
 
+    def writes_rows_whole(self) -> bool:
+        return True
+
     def hides_nan(self) -> bool:
         return self.function == "isnan"
 

@@ -105,6 +105,9 @@ class Scale(Operation):
     def reads_input_once(self) -> bool:
         return True
 
+    def writes_rows_whole(self) -> bool:
+        return True
+
     def describe(self) -> str:
         return "in float32" if self.single else ""
 
