@@ -12,10 +12,11 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 CLIENTS = 64
-FLEET, ONE, LOOP, ENTRIES = "fleet", "one_model", "loop", "entries"  # as served/fleets.py writes them
+FLEET, JOINED, ONE, LOOP, ENTRIES = "fleet", "fleet_joined", "one_model", "loop", "entries"  # as in served/fleets.py
 GIB = 2**30
 LINES = {
-    FLEET: ("a fleet", "#009e73", "o-"),
+    JOINED: ("a fleet, as Client asks it", "#0072b2", "^-"),
+    FLEET: ("a fleet, ids in a second tensor", "#009e73", "o-"),
     LOOP: ("a loop over scikit-learn models", "#d55e00", "s-"),
     ONE: ("an entry of one model", "#999999", "--"),
 }
@@ -33,7 +34,7 @@ def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, 
     members = sizes(document)
     kind = "gpu_bytes" if fleets[0]["memory"][ONE]["gpu_bytes"] else "rss_bytes"
     for name, (label, colour, style) in LINES.items():
-        there = [found for found in fleets if name in found["memory"]]
+        there = [found for found in fleets if name in found["points"][0]]
         if not there:
             continue  # an empty line would stand in the legend
         counts = [found["members"] for found in there]
@@ -41,7 +42,7 @@ def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, 
         if name == ONE:
             each = [found["memory"][ONE][kind] for found in there]
             memory.plot(counts, [GIB / used for used in each], style, color=colour, label="an entry for each model")
-        elif kind == "rss_bytes" or name == FLEET:
+        elif name == FLEET or (name == LOOP and kind == "rss_bytes"):
             used = [found["memory"][name][kind] for found in there]
             memory.plot(
                 counts, [size * GIB / each for size, each in zip(counts, used, strict=True)], style, color=colour
@@ -51,7 +52,7 @@ def draw_fleets(document: Mapping[str, Any], path: Path, metadata: Mapping[str, 
     for found in [each for each in fleets if ENTRIES in each]:
         count, asked = found[ENTRIES]["count"], next(p[ENTRIES] for p in found["points"] if p["clients"] == CLIENTS)
         for axis, value in ((throughput, asked["requests_per_s"]), (latency, asked["p99_us"] / 1e3)):
-            axis.plot([count], [value], "D", color="#0072b2", label="an entry for each model")
+            axis.plot([count], [value], "D", color="#cc79a7", label="an entry for each model")
     where = "GPU memory" if kind == "gpu_bytes" else "memory"
     _finish(memory, members, f"models per GiB of {where}", "log")
     _finish(throughput, members, f"requests/s, {CLIENTS} clients", "linear")
