@@ -11,10 +11,10 @@ from ..plan.plan import INPUT, Parameters, Plan, Step
 from .streams import Launch, Task
 
 NARROW, MOST_SCATTERED, MOST_WHOLE = 4, 2**12, 2**17
-"""The widest rows that kernels always write over the bus themselves, and the most numbers of wider rows.
+"""Kernels write rows of at most NARROW numbers over the bus themselves, and wider ones up to so many numbers in all.
 
-Numbers that a program writes to many rows cross the bus one by one. Those of whole rows cross it sooner than the copy
-engine begins.
+MOST_WHOLE holds where a program writes neighbouring numbers of a row, which cross the bus together and sooner than a
+copy engine begins, and MOST_SCATTERED where each number crosses by itself.
 """
 
 
