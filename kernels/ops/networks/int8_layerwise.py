@@ -52,7 +52,7 @@ def digit_layer_kernel(
     SPARSE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_UNITS: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """A program makes a block of a hidden layer's units for a block of rows.
 
@@ -100,7 +100,7 @@ def last_digit_layer_kernel(
     FUNCTION: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """A program answers a block of rows from the outputs of the last hidden layer."""
     if EARLY:

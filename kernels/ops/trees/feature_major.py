@@ -21,7 +21,7 @@ def feature_major_kernel(
     FEATURES: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """Write the numbers of each feature of `TOGETHER` rows one after the other, and zeros past the last row.
 

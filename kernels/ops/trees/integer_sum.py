@@ -149,7 +149,7 @@ def add_chunks_kernel(
     BLOCK_CHUNKS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """Make `[BLOCK_ROWS, BLOCK_OUTPUTS]` answers from sums of chunks, of which it loads `BLOCK_CHUNKS` at a time."""
     row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]

@@ -71,7 +71,7 @@ def patterns_kernel(
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
     MISSING: tl.constexpr,  # whether NaN meets a term
     BLOCK_PARTS: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """Write which conditions are not met. A program does one row of `BLOCK_PARTS` parts."""
     row = tl.program_id(1).to(tl.int64)
@@ -247,7 +247,7 @@ class LeafPatterns(Operation):
         return True
 
     def writes_rows_whole(self) -> bool:
-        return True
+        return True  # up to 64 rows a program writes one number, but these are few
 
     def launches(self, inputs: int) -> int:
         return 5

@@ -50,7 +50,7 @@ def words_kernel(
     BITS: tl.constexpr,
     BLOCK_TERMS: tl.constexpr,
     BLOCK_WORDS: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """Write which rows do not meet terms: bit `BITS · (row % (32 / BITS)) + row // (32 / BITS)` of a word of 32 rows.
 
@@ -103,7 +103,7 @@ def patterns_of_words_kernel(
     OTHERS: tl.constexpr,  # whether a condition has several terms
     BLOCK_PARTS: tl.constexpr,
     BLOCK_WORDS: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """Write patterns of `BITS · GROUPS` bits, those of 32 rows at a time."""
     part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)[:, None]

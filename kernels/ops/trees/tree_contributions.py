@@ -105,7 +105,7 @@ def contributions_kernel(
     OUTPUTS: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK_ENTRIES: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # see `early_launch`
 ):
     """Add up the numbers of parts. A program does `TOGETHER` rows of one chunk, `BLOCK_ENTRIES` parts at a time.
 
