@@ -11,21 +11,26 @@ over player p's columns, and `e_p` the background row's. The Shapley value is (O
 
     φ_p = weight · (a_p − e_p) ∫₀¹ Π_{q ≠ p} (t a_q + (1 − t) e_q) dt,
 
-whose integrand has a degree below the number of players: a Gauss-Legendre quadrature of half as many nodes is exact.
-With `τ = 2 t − 1`, `δ = (a − e) / (a + e)` and `P(τ) = Π (1 + τ δ_q)` that is
+whose integrand has a degree below the number of players, such that a quadrature (`quadrature.py`) misses nothing that
+float64 holds. With `τ = 2 t − 1`, `δ = (a − e) / (a + e)` and `P(τ) = Π (1 + τ δ_q)` that is
 
     φ_p = weight · Π ((a_q + e_q) / 2) · δ_p ∫₋₁¹ P(τ) / (1 + τ δ_p) dτ.
 
 No denominator is near zero, since the nodes are inside the interval, and nodes `τ` and `−τ` share a division:
 `P(τ) / (1 + τ δ) + P(−τ) / (1 − τ δ) = (P(τ) + P(−τ) − τ δ (P(τ) − P(−τ))) / (1 − τ² δ²)`.
 
+Kernels divide once for several nodes. With `v = 1 − δ²` the denominators are `1 − τ² + τ² v`. Their product `D(v)` has
+the same coefficients for all rows, points and players. The sum over the nodes is `(E(v) − δ O(v)) / D(v)`. All players
+of a row, a point and a background row share the coefficients of `E` and `O`: node k adds those of
+`D(v) / (1 − τ_k² + τ_k² v)`, none of which is negative, times `P(τ_k) + P(−τ_k)` and `τ_k (P(τ_k) − P(−τ_k))`.
+
 `x`: `[rows, width]`, float32 or float64; `points`: `[P, width]` float64 in the units of `z`; `shift`, `factor`:
 `[width]` float64; `weight`: `[P, targets]` float64; `players`: `[width]` int32, below `columns`; `background`:
 `[B, width]` float64 in the units of `x`; `out`: `[rows, targets · (columns + 1)]`, target after target. The last number
 of a target is its base, the mean of `f` over the background rows. A row's numbers add up to its `f`.
 
-Everything is float64. The sum over the points and background rows is in parts, a block of points and a background row
-each, that depend on the model alone.
+Everything is float64. The sum over the points and background rows is in parts, a block of points, a background row and
+a group of nodes each, that depend on the model alone.
 """
 
 from __future__ import annotations
@@ -41,19 +46,30 @@ import triton
 from ...cpu.tiles import TILE_ELEMENTS, apply, product
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
-from .contributions_kernel import TINY, parts_of_contributions_kernel, sums_of_contributions_kernel
+from .contributions_kernel import parts_of_contributions_kernel, sums_of_contributions_kernel
 from .launch import parts_of_a_program, slots
+from .quadrature import groups_of_nodes, positive_nodes
 
 METRICS = ("squared_euclidean", "manhattan")
 MOST_PLAYERS = 512
 """More players could make a product of `1 + τ δ` larger than float64 allows."""
 
-BLOCK_POINTS, WARPS = 64, 2
+BLOCK_POINTS = 32
+"""Points of a program, one for each thread of a warp."""
+
+TINY = 1e-70
+"""The smallest factor of a background row, so that the product of four sums of two factors is not zero."""
 
 AT_ONCE = 2
 """How many times as many warps run at once as `slots` says: a thread takes half of the most registers."""
 
-BLOCK_SUMS, BLOCK_PARTS = 64, 8
+MOST_SCRATCH = 2**24
+"""The most numbers that programs keep, unless fewer programs than run at once do.
+
+More programs than that let a GPU give faster multiprocessors more of them.
+"""
+
+BLOCK_SUMS, BLOCK_PARTS = 64, 32
 MOST_SUMS = 2**25
 """Sums of parts that are in memory at a time; a batch with more takes several launches."""
 
@@ -101,18 +117,16 @@ class PairwiseContributions(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         column, player_of = np.concatenate(self._columns_of), np.full(self.columns, -1, np.int32)
         player_of[self._players] = np.arange(len(self._players))
-        nodes = self._nodes
-        padded = np.zeros((2, triton.next_power_of_2(nodes.shape[1])))  # a node of weight 0
-        padded[:, : nodes.shape[1]] = nodes
+        padding = self._padded - len(self._players)  # factors of 1
         return {
             "column": column.astype(np.int32),
-            "starts": np.cumsum([0, *map(len, self._columns_of)]).astype(np.int32),
+            "starts": np.cumsum([0, *map(len, self._columns_of), *[0] * padding]).astype(np.int32),
             "shift": self.shift[column],
             "factor": self.factor[column],
             "points": np.ascontiguousarray(self.points.T[column]),
-            "of_background": self._of_background.numpy(),
-            "nodes": padded,
-            "weights": self._mean_weight.numpy(),
+            "of_background": np.pad(self._of_background.numpy(), ((0, 0), (0, padding), (0, 0)), constant_values=1),
+            "quadrature": self._quadrature,
+            "weights": np.ldexp(self._mean_weight.numpy(), -self._padded),
             "player_of": player_of,
             "base": self._base.numpy(),
         }
@@ -131,10 +145,19 @@ class PairwiseContributions(Operation):
         return tuple(np.flatnonzero(self.players == player) for player in self._players)
 
     @functools.cached_property
+    def _padded(self) -> int:
+        """Return the number of players of kernels, which do four at a time."""
+        return triton.cdiv(len(self._players), 4) * 4
+
+    @functools.cached_property
     def _nodes(self) -> np.ndarray:
-        """Return the positive nodes of a quadrature that is exact, and their weights, `[2, pairs]`."""
-        pairs = -(-len(self._players) // 4)
-        return np.array(np.polynomial.legendre.leggauss(2 * pairs))[:, pairs:]
+        """Return the positive nodes of the quadrature and their weights, `[2, pairs]`."""
+        return positive_nodes(len(self._players) - 1)
+
+    @functools.cached_property
+    def _quadrature(self) -> np.ndarray:
+        """Return what kernels have of groups of nodes."""
+        return groups_of_nodes(self._nodes)
 
     @functools.cached_property
     def _mean_weight(self) -> torch.Tensor:
@@ -144,7 +167,7 @@ class PairwiseContributions(Operation):
     @functools.cached_property
     def _of_background(self) -> torch.Tensor:
         """Return the factors of the background rows."""
-        return self._factors(torch.from_numpy(self.background))
+        return self._factors(torch.from_numpy(self.background)).clamp_(min=TINY)
 
     @functools.cached_property
     def _base(self) -> torch.Tensor:
@@ -201,7 +224,7 @@ class PairwiseContributions(Operation):
         """
         node, node_weight = (torch.from_numpy(each)[:, None, None, None] for each in self._nodes)
         total = a + e
-        gains = (a - e).div_(torch.where(total < TINY.value, 1.0, total))
+        gains = (a - e).div_(total)
         delta, (half, *others) = gains.unbind(2), total.mul_(0.5).unbind(2)
         for other in others:
             half *= other
@@ -225,21 +248,27 @@ class PairwiseContributions(Operation):
         return 2
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (points, targets), players = self.weight.shape, len(self._players)
-        parts = triton.cdiv(points, BLOCK_POINTS) * len(self.background)
+        (points, targets), players = self.weight.shape, self._padded
+        parts = triton.cdiv(points, BLOCK_POINTS) * self._parts
         at_once = max(MOST_SUMS // (parts * players * targets) // 4 * 4, 4)  # tensors stay aligned to 16 bytes
         for start in range(0, rows, at_once):
             some = slice(start, start + at_once)
             self._launch_some(parameters, inputs[0][some], output[some], min(rows - start, at_once))
 
+    @property
+    def _parts(self) -> int:
+        """Return how many parts a block of points has."""
+        return len(self.background) * len(self._quadrature)
+
     def _launch_some(self, parameters: Parameters, x: torch.Tensor, output: torch.Tensor, rows: int) -> None:
-        (points, targets), players = self.weight.shape, len(self._players)
-        background, device = len(self.background), x.device
-        blocks, most = triton.cdiv(points, BLOCK_POINTS), AT_ONCE * slots(device) // WARPS
-        at_once = parts_of_a_program(rows * blocks, background, most)
-        programs = min(rows * blocks * triton.cdiv(background, at_once), most)
-        scratch = torch.empty(programs * 2 * players * BLOCK_POINTS, dtype=torch.float64, device=device)
-        sums = torch.empty(rows * blocks * background * players * targets, dtype=torch.float64, device=device)
+        (points, targets), players = self.weight.shape, self._padded
+        device, parts = x.device, self._parts
+        blocks, most = triton.cdiv(points, BLOCK_POINTS), AT_ONCE * slots(device)
+        at_once = parts_of_a_program(rows * blocks, parts, most)
+        size = 2 * players * BLOCK_POINTS
+        programs = min(rows * blocks * triton.cdiv(parts, at_once), max(MOST_SCRATCH // size, most))
+        scratch = torch.empty(programs * size, dtype=torch.float64, device=device)
+        sums = torch.empty(rows * blocks * parts * players * targets, dtype=torch.float64, device=device)
         parts_of_contributions_kernel[(programs,)](
             x=x,
             **{name: tensor for name, tensor in parameters.items() if name not in ("player_of", "base")},
@@ -251,11 +280,12 @@ class PairwiseContributions(Operation):
             POINTS=points,
             PLAYERS=players,
             TARGETS=targets,
-            BACKGROUND=background,
+            BACKGROUND=len(self.background),
             MANHATTAN=self.metric == "manhattan",
-            PAIRS=parameters["nodes"].shape[1],
+            PAIRS=triton.cdiv(self._nodes.shape[1], len(self._quadrature)),
+            GROUPS=len(self._quadrature),
             BLOCK=BLOCK_POINTS,
-            num_warps=WARPS,
+            num_warps=1,
         )
         sums_of_contributions_kernel[(rows, triton.cdiv(output.shape[1], BLOCK_SUMS))](
             parts=sums,
@@ -266,7 +296,7 @@ class PairwiseContributions(Operation):
             COLUMNS=self.columns,
             PLAYERS=players,
             TARGETS=targets,
-            PARTS=blocks * background,
+            PARTS=blocks * parts,
             BLOCK=BLOCK_SUMS,
             BLOCK_PARTS=BLOCK_PARTS,
         )

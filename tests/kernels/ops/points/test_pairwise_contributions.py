@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from triton_regressors.kernels.ops.points import pairwise_contributions
 from triton_regressors.kernels.ops.points.pairwise_contributions import MOST_PLAYERS, PairwiseContributions
 
 
-@pytest.mark.parametrize("spread", [0.3, 1.0, 30.0])
-@pytest.mark.parametrize("players", [1, 2, 5, 37])
+@pytest.mark.parametrize(
+    ("players", "spread"), [*itertools.product([1, 2, 5, 37], [0.3, 1.0, 30.0]), (70, 30.0)]
+)  # 70 players have two groups of nodes
 def test_all_ways_agree_and_add_up(device: torch.device, players: int, spread: float) -> None:
     """With a large spread most factors underflow, some of the row's and others of the background's."""
     op = contributions(range(players), players + 1, 40, 3, 2)
