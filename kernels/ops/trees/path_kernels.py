@@ -83,7 +83,7 @@ def read(
 @triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
 def walks_kernel(
     states,  # uint8 [blocks, NODES, TOGETHER]
-    steps,  # int32 [steps + 2, 5], see `steps_of` in `path_walks.py`
+    steps,  # int32 [steps + 1, 5], see `steps_of` in `path_walks.py`
     first_step,  # int32 [chunks + 1]
     shares,  # float64 [NODES]
     owners,  # int32 [NODES], the player of each node
@@ -116,45 +116,24 @@ def walks_kernel(
         own_states = states + block * NODES * TOGETHER + place
         own_sums = sums + (target * WIDTH * blocks + block) * TOGETHER + place
         own_held = held + target * (LEAVES + 1)
-        # All begin as tensors of their own: the compiler takes what is another's, and becomes that, for unchanged.
-        product, product_1, product_2, product_3 = weight, 0.0 * weight, 0.0 * weight, 0.0 * weight
-        total, total_1, total_2, total_3 = 0.0 * weight, 0.0 * weight, 0.0 * weight, 0.0 * weight
-        # A step's numbers are loaded one step before, and the words that say which they are one step before that.
+        product, total = weight, 0.0 * weight
+        # The words that say which numbers a step needs are loaded one step before.
         begin = tl.load(first_step + chunk)
         flags, node, row, leaf, other_leaf = words_of(steps + 5 * begin)
-        share, owner, state, y, q, value, other_value = read(
-            node, row, leaf, other_leaf, shares, owners, own_states, ratios, own_held, point,
-            POINTS=POINTS, TOGETHER=TOGETHER,
-        )  # fmt: skip
-        next_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (begin + 1))
         for step in tl.range(begin, tl.load(first_step + chunk + 1)):
-            next_share, next_owner, next_state, next_y, next_q, next_value, next_other_value = read(
+            share, owner, state, y, q, value, other_value = read(
                 node, row, leaf, other_leaf, shares, owners, own_states, ratios, own_held, point,
                 POINTS=POINTS, TOGETHER=TOGETHER,
             )  # fmt: skip
-            after_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (step + 2))
+            next_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (step + 1))
             left, known = (state & 1) != 0, (state & 2) != 0
             away = tl.where(left, 1.0 - share, share)
             y = tl.where(known, y, 1.0)
             child_left = (flags & 2) == 0
-            stack = stacks + (flags >> 14) * (2 * POINTS * TOGETHER)
-            place_of_product = (flags >> 8) & 7
-            if place_of_product == 1:
-                product = product_1
-            elif place_of_product == 2:
-                product = product_2
-            elif place_of_product == 3:
-                product = product_3
-            elif place_of_product > 3:
+            stack = stacks + (flags >> 7) * (2 * POINTS * TOGETHER)
+            if (flags & 32) != 0:
                 product = tl.load(stack)
             if (flags & 1) != 0:
-                keep = (flags >> 5) & 7
-                if keep == 1:
-                    product_1, total_1 = product, total
-                elif keep == 2:
-                    product_2, total_2 = product, total
-                elif keep == 3:
-                    product_3, total_3 = product, total
                 if (flags & 8) != 0:
                     tl.store(stack, product)
                 if (flags & 16) != 0:
@@ -163,16 +142,8 @@ def walks_kernel(
             else:
                 if (flags & 4) != 0:
                     total = value + tl.zeros([POINTS, TOGETHER], tl.float64)
-                place_of_other = (flags >> 11) & 7
-                if place_of_other == 0:
-                    other = other_value + tl.zeros([POINTS, TOGETHER], tl.float64)
-                elif place_of_other == 1:
-                    other = total_1
-                elif place_of_other == 2:
-                    other = total_2
-                elif place_of_other == 3:
-                    other = total_3
-                else:
+                other = other_value + tl.zeros([POINTS, TOGETHER], tl.float64)
+                if (flags & 64) != 0:
                     other = tl.load(stack + POINTS * TOGETHER)
                 met = left == child_left
                 between = tl.where(met, away, -away) * (other - total)
@@ -181,5 +152,4 @@ def walks_kernel(
                 rounded = (given + ROUND).to(tl.int64, bitcast=True)
                 output = own_sums + owner.to(tl.int64) * blocks * TOGETHER
                 tl.atomic_add(output, tl.sum(rounded, axis=0) - ROUNDED, sem="relaxed")
-            flags, share, owner, state, y, q = next_flags, next_share, next_owner, next_state, next_y, next_q
-            value, other_value, next_flags = next_value, next_other_value, after_flags
+            flags = next_flags

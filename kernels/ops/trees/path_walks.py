@@ -6,8 +6,8 @@ the values of leaves: those of other chunks count as 0. Leaves whose paths ask f
 so that leaves are first divided by the points that they need.
 
 A walk goes from a chunk's root over its inner nodes and back: one step goes down to each inner child, and one closes
-the node. It holds `P` and `R` of one node, and keeps those of the nodes above for its return: on a stack with a place
-for each depth, or in registers, with a place for each height up to `HEIGHTS` of the child that it goes to.
+the node. It holds `P` and `R` of one node, and keeps those of the nodes above for its return on a stack, which has a
+place for each depth.
 """
 
 from __future__ import annotations
@@ -22,23 +22,14 @@ LEAVES = 256
 FEWEST_POINTS = 8
 """A GPU has no use for fewer points if any leaf needs as many."""
 
-HEIGHTS = 3
-"""The most inner nodes on a way down from a child for whose return registers wait, at most 3; else the stack does."""
-
 DOWN, RIGHT, CHERRY = 1, 2, 4
 """Flags of a step: it goes down; the child below (the last one, where it closes) is the right one; both are leaves."""
 
-PUSH_P, PUSH_R = 8, 16
-"""Flags of a step down: what goes to the stack."""
+PUSH_P, PUSH_R, POP_P, POP_R = 8, 16, 32, 64
+"""Flags of a step: what goes to the stack and what comes from it, `R` being that of the child that was first."""
 
-KEEP_BITS, P_BITS, R_BITS, DEPTH_BITS = 5, 8, 11, 14
-"""The bits before numbers of three bits: the registers of a step down, those of `P` and of the other child's `R`.
-
-0 is none: `P` is at hand, and the other child is a leaf. The depth comes last.
-"""
-
-STACK = 4
-"""The number of the stack in place of registers."""
+DEPTH_BITS = 7
+"""The bits before the depth, which is the place on the stack."""
 
 
 class Arranged(NamedTuple):
@@ -163,28 +154,20 @@ def _chunks(trees: Arranged, leaf: np.ndarray, own: np.ndarray, points: int) -> 
 
 
 def steps_of(trees: Arranged, chunks: Chunks, ratio_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the steps of each walk, and the first of each chunk's, then their number; two empty steps follow.
+    """Return the steps of each walk, and the first of each chunk's, then their number; an empty step follows.
 
     A step is int32 `[5]`: the node's number among inner nodes, its depth and flags, its row of ratios, and two leaves:
     the leaf that is the last child where both are, and the other one.
     """
     one, two = chunks.child
     pairs, node = np.arange(len(one)), chunks.node
-    last, both, cherry = np.where(two >= 0, two, one), (one >= 0) & (two >= 0), (one < 0) & (two < 0)
-    height = np.full(len(one) + 1, STACK)  # −1 is no node
-    lower = np.append(np.zeros(len(one), bool), True)
-    for level in range(1, HEIGHTS + 1):
-        lower = np.append(lower[one] & lower[two], True)
-        height[lower & (height > level)] = level
+    both, cherry = (one >= 0) & (two >= 0), (one < 0) & (two < 0)
     second = (two >= 0) | cherry  # whether the last child is the second one
     right = np.stack([trees.left[node + 1 + trees.size[node + 1]], trees.left[node + 1]])  # whether a child is right
     chunk = np.repeat(np.arange(len(chunks.start) - 1), np.diff(chunks.start))
-    close = CHERRY * cherry + RIGHT * np.where(second, right[1], right[0])
-    close += np.where(cherry, 0, height[last] << P_BITS) + np.where(both, height[two] << R_BITS, 0)
-    first = DOWN + RIGHT * right[0] + PUSH_P * (height[one] == STACK) + (height[one] << KEEP_BITS)
-    again = DOWN + RIGHT * right[1] + PUSH_R * (both & (height[two] == STACK)) + (height[two] << KEEP_BITS)
-    again += PUSH_P * ((height[two] == STACK) & ~(both & (height[one] == STACK)))
-    again += np.where(both, height[one] << P_BITS, 0)
+    first = DOWN + RIGHT * right[0] + PUSH_P
+    again = DOWN + RIGHT * right[1] + np.where(both, POP_P + PUSH_R, PUSH_P)
+    close = RIGHT * np.where(second, right[1], right[0]) + np.where(cherry, CHERRY, POP_P) + POP_R * both
     steps = [
         (pairs[one >= 0], first[one >= 0], (2 * (node + 1) + 1)[one >= 0]),
         (pairs[two >= 0], again[two >= 0], (2 * (node + 1 + trees.size[node + 1]) + 1)[two >= 0]),
@@ -195,8 +178,8 @@ def steps_of(trees: Arranged, chunks: Chunks, ratio_rows: np.ndarray) -> tuple[n
     pair, flags = pair[order], flags[order]
     leaves = np.where(second, chunks.leaf[::-1], chunks.leaf)[:, pair]  # the last child and the other one
     number = (np.cumsum(trees.inner) - 1)[node[pair]]
-    words = np.zeros((len(pair) + 2, 5), dtype=np.int32)
-    words[:-2] = np.stack([number, trees.depth[node[pair]] << DEPTH_BITS | flags, ratio_rows[number], *leaves], axis=1)
+    words = np.zeros((len(pair) + 1, 5), dtype=np.int32)
+    words[:-1] = np.stack([number, trees.depth[node[pair]] << DEPTH_BITS | flags, ratio_rows[number], *leaves], axis=1)
     return words, np.searchsorted(chunk[pair], np.arange(len(chunks.start)))
 
 

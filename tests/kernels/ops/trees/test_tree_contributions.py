@@ -108,12 +108,11 @@ def first_numbers(op: TreeContributions) -> list[int]:
     return np.cumsum([0, *sizes])[:-1].tolist()
 
 
-@pytest.mark.parametrize(("leaves", "fewest", "heights"), [(1, 8, 3), (5, 1, 0), (256, 1, 1)])
+@pytest.mark.parametrize(("leaves", "fewest"), [(1, 8), (5, 1), (256, 1)])
 def test_walks_have_the_same_bits_in_all_tiles(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int, heights: int
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int
 ) -> None:
-    """Whether leaves share chunks, need few points or many, and nodes wait in registers or on the stack."""
-    monkeypatch.setattr(path_walks, "HEIGHTS", heights)
+    """Whether leaves share chunks, and need few points or many."""
     monkeypatch.setattr(path_walks, "LEAVES", leaves)
     monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
     monkeypatch.setattr(cpu_path_walks, "PAIRS", 10)
