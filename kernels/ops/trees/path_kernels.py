@@ -147,9 +147,11 @@ def walks_kernel(
                     other = tl.load(stack + POINTS * TOGETHER)
                 met = left == child_left
                 between = tl.where(met, away, -away) * (other - total)
-                given = product * tl.where(known, q, 0.0) * between
+                given = product * q * between
                 total = tl.where(met, total, other) + y * between
                 rounded = (given + ROUND).to(tl.int64, bitcast=True)
                 output = own_sums + owner.to(tl.int64) * blocks * TOGETHER
-                tl.atomic_add(output, tl.sum(rounded, axis=0) - ROUNDED, sem="relaxed")
+                whole = tl.sum(rounded, axis=0) - ROUNDED
+                whole = tl.where(tl.reshape(known, [TOGETHER]), whole, 0)  # one that is not asked gives nothing
+                tl.atomic_add(output, whole, sem="relaxed")
             flags = next_flags
