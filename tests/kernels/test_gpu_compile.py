@@ -90,12 +90,11 @@ def test_walks_keep_all_their_registers() -> None:
         "op, widths = OPERATIONS['path contributions']\n"
         "for launch in record(op, list(widths)):\n"
         "    if launch[0].__name__ == 'walks_kernel':\n"
-        "        loops = re.findall('scf.for .* iter_args.*', generate_for(90, *launch))\n"
-        "        points, rows = launch[1]['POINTS'], launch[1]['TOGETHER']\n"
-        "        print([loop.count(f'tensor<{points}x{rows}xf64>') for loop in loops])\n"
+        "        (loop,) = re.findall('scf.while .*', generate_for(90, *launch))\n"
+        "        print(loop.split('->')[1].count('tensor<32xf64>') / launch[1]['POINTS'])\n"
     )
     done = run_without_interpreter("-c", script)
-    assert done.stdout.splitlines() == ["[8]"], done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["2.0"], done.stdout + done.stderr
 
 
 def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:

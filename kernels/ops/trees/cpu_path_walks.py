@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .path_walks import Arranged, Chunks, rows_of_ratios
+from .path_walks import POINTS_TOGETHER, Arranged, Chunks, rows_of_ratios
 
 PAIRS = 2**11
 """The most nodes of chunks that are walked together, unless one chunk has more."""
@@ -115,42 +115,65 @@ def add_walk(walk: Walk, left: np.ndarray, known: np.ndarray, held: np.ndarray, 
         sums: int64 `[targets, columns + 1, rows]`, contiguous.
         room: memory for a walk.
     """
-    points, count, bare, rows = len(walk.weights), len(walk.node), walk.bare, left.shape[1]
-    shape = (points, count, rows)
+    points, count, bare, roots, rows = len(walk.weights), len(walk.node), walk.bare, walk.roots, left.shape[1]
     goes, seen = left[walk.node], known[walk.node]
     away = np.where(goes, 1.0 - walk.share, walk.share)
     signed = np.where(goes, away, -away)
-    y, q = (each.take(walk.ratio, axis=1)[..., None] for each in walk.ratios)
-    y = np.maximum(y, 1.0 - seen, out=room.part(0, *shape))
-
-    weight = room.part(1, *shape)  # P, and then P · q
-    product = np.multiply(y, away, out=room.part(2, *shape))
-    factor = np.take(product, walk.parent, axis=1, out=room.part(3, *shape), mode="clip")  # "raise" would copy
     met = goes[walk.parent] == walk.by_left
-    np.abs(np.subtract(met, factor, out=factor), out=factor)
-    weight[:, : walk.roots] = walk.weights
-    for own in walk.levels[:1]:
-        weight[:, own] = walk.weights
-    for own in (*walk.levels[1:], slice(walk.roots, bare)):
-        np.multiply(weight.take(walk.parent[own], axis=1, mode="clip"), factor[:, own], out=weight[:, own])
-    weight *= q
+    y, q = (each.take(walk.ratio, axis=1)[..., None] for each in walk.ratios)
+    y = np.maximum(y, 1.0 - seen, out=room.part(0, points, count, rows))
+
+    deep = walk.levels[0].stop if walk.levels else bare  # the first node that has an inner child and is no root
+    weight = room.part(1, points, count - bare, rows)  # P, and then P · q
+    above = walk.parent[deep:] - bare
+    factor = np.multiply(y[:, bare:], away[bare:], out=room.part(2, points, count - bare, rows))
+    factor = np.take(factor, above, axis=1, out=room.part(3, points, count - deep, rows), mode="clip")
+    np.abs(np.subtract(met[deep:], factor, out=factor), out=factor)
+    weight[:, : deep - bare] = walk.weights
+    for own in walk.levels[1:]:
+        mine = factor[:, own.start - deep : own.stop - deep]
+        np.multiply(weight.take(walk.parent[own] - bare, axis=1), mine, out=weight[:, own.start - bare : own.stop - bare])
+    # The sums of P · q of the nodes without an inner child, from those of the nodes above with and without their y.
+    above = walk.parent[roots:bare]
+    product = np.take(weight, above - bare, axis=1, out=room.part(2, points, bare - roots, rows), mode="clip")
+    product *= q[:, roots:bare]
+    whole = _summed(product)
+    product *= np.take(y, above, axis=1, out=room.part(3, points, bare - roots, rows), mode="clip")
+    part = _summed(product) * away[above]
+    ends = np.empty((len(whole), bare, rows))
+    ends[:, :roots] = _summed(walk.weights * q[:, :roots])
+    ends[:, roots:] = np.where(met[roots:bare], whole - part, part)
+    weight *= q[:, bare:]
 
     place = torch.from_numpy((walk.owner * rows + np.arange(rows)).ravel())
-    total, given = room.part(2, points, count + len(walk.leaves), rows), room.part(3, *shape)
+    total, given = room.part(2, points, count + len(walk.leaves), rows), room.part(3, points, count - bare, rows)
+    gives = np.empty((len(ends), count, rows))
     for values, out in zip(held, sums, strict=True):
         one, two = values[walk.ends][..., None]
         between = signed[:bare] * (two - one)
         np.multiply(y[:, :bare], between, out=total[:, :bare])
         total[:, :bare] += np.where(goes[:bare], one, two)
-        given[:, :bare] = between
+        np.multiply(ends, between, out=gives[:, :bare])
         total[:, count:] = values[walk.leaves][:, None]
         for own in reversed(walk.levels):
             inner = slice(own.start - bare, own.stop - bare)
             one, two = (total.take(child[inner], axis=1, mode="clip") for child in walk.below)
             middle = np.where(goes[own], one, two)
-            between = np.multiply(np.subtract(two, one, out=two), signed[own], out=given[:, own])
-            np.add(np.multiply(y[:, own], between, out=two), middle, out=total[:, own])
+            between = np.subtract(two, one, out=given[:, inner])
+            np.multiply(between, signed[own], out=two)
+            np.add(np.multiply(y[:, own], two, out=two), middle, out=total[:, own])
         given *= weight
-        whole = np.rint(given, out=given).sum(axis=0)
+        np.multiply(_summed(given), signed[bare:], out=gives[:, bare:])
+        whole = np.rint(gives, out=gives).sum(axis=0)
         whole *= seen
         out.view(-1).scatter_add_(0, place, torch.from_numpy(whole.astype(np.int64).ravel()))
+
+
+def _summed(numbers: np.ndarray) -> np.ndarray:
+    """Return sums over the points of each part, one point after the other, `[parts, nodes, rows]`."""
+    together = min(len(numbers), POINTS_TOGETHER)
+    parts = numbers.reshape(len(numbers) // together, together, *numbers.shape[1:])
+    found: np.ndarray = parts[:, 0].copy()
+    for point in range(1, parts.shape[1]):
+        found += parts[:, point]
+    return found

@@ -200,18 +200,3 @@ class ContributionsTile(NamedTuple):
 def contributions_tile(rows: int) -> ContributionsTile:
     """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
     return ContributionsTile(1, MOST_ENTRIES, 4) if rows <= 64 else ContributionsTile(64, 4, 1)
-
-
-class PathsTile(NamedTuple):
-    """The work that programs of contributions by paths do at a time."""
-
-    together: int  # rows, one or a multiple of 32
-    programs: int  # that walk through chunks together
-
-
-def paths_tile(rows: int) -> PathsTile:
-    """Return the tile for `rows` rows.
-
-    Few rows are spread over as many programs as possible. A multiprocessor has the registers of 12 programs of many.
-    """
-    return PathsTile(4, 2**12) if rows <= 8 else PathsTile(16, 1584)

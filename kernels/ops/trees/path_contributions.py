@@ -43,11 +43,16 @@ from ...plan.plan import Operation, Parameters
 from .cpu_path_walks import Room, Walk, add_walk, walks_of
 from .feature_major import feature_major
 from .integer_sum import add_chunks
-from .launch import paths_tile
 from .nodes import ROUNDINGS, check_trees
-from .path_kernels import ROUND_BITS, states_kernel, walks_kernel
-from .path_walks import Arranged, Chunks, arranged, chunks_of, rows_of_ratios, steps_of
+from .path_kernels import states_kernel, walks_kernel
+from .path_walks import Arranged, Chunks, arranged, chunks_of, in_parts, rows_of_ratios, steps_of
 from .terms import Terms
+
+ROWS = 32
+"""The rows that a program walks with, one for each of its threads."""
+
+PROGRAMS = 2112
+"""The programs that walk together: a multiprocessor of a large GPU has the registers of 16."""
 
 LARGEST_STATES = 2**28
 """The most bytes that say where rows go at each node; more rows take turns."""
@@ -131,8 +136,6 @@ class PathContributions(Operation):
             "thresholds": self.threshold[node],
             "sets": self.sets,
             "earlier": above.astype(np.int32),
-            "shares": self.share[node],
-            "owners": self.player[node],
             "held": np.append(self._held, np.zeros((len(self.base), 1)), axis=1),
             "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32),
             **self.plain_parameters(),
@@ -140,9 +143,10 @@ class PathContributions(Operation):
         for chunks in self._chunks:
             points = len(chunks.points)
             ratios, ratio_rows = rows_of_ratios(trees, chunks)
-            steps, first_step = steps_of(trees, chunks, ratio_rows)
-            own = {"steps": steps, "first_step": first_step.astype(np.int32), "ratios": ratios}
-            own |= {"weights": chunks.weights}
+            ratios = np.append(np.broadcast_to([[1.0], [-1.0]], (1, 2, points)), ratios, axis=0)  # where not known
+            steps, first_step = steps_of(trees, chunks, self.player[node], ratio_rows + 1)
+            own = {"steps": steps, "first_step": first_step.astype(np.int32), "ratios": in_parts(ratios)}
+            own |= {"weights": in_parts(np.stack([1 - chunks.points, chunks.weights]))}
             found |= {f"{name}_{points}": array for name, array in own.items()}
         return found
 
@@ -225,22 +229,23 @@ class PathContributions(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), nodes, targets = inputs, len(self._inner), len(self.base)
-        tile, unit = paths_tile(rows), parameters["unit"]
-        most = max(LARGEST_STATES // (max(nodes, 1) * tile.together), 1) * tile.together
+        unit = parameters["unit"]
+        most = max(LARGEST_STATES // (max(nodes, 1) * ROWS), 1) * ROWS
         for start in range(0, rows, most):
             count = min(most, rows - start)
-            blocks = triton.cdiv(count, tile.together)
-            sums = unit.new_zeros(output.shape[1], blocks * tile.together, dtype=torch.int64)
-            states = self._launch_states(parameters, x[start:], count, tile.together) if self._walks else sums
+            blocks = triton.cdiv(count, ROWS)
+            sums = unit.new_zeros(output.shape[1], blocks * ROWS, dtype=torch.int64)
+            states = self._launch_states(parameters, x[start:], count) if self._walks else sums
             for points, number, depth in self._walks:
-                size = depth * 2 * points * tile.together
-                jobs = targets * number * blocks
-                programs = min(jobs, tile.programs, max(LARGEST_STACKS // (8 * size), 1))
+                parts, _, together = parameters[f"weights_{points}"].shape
+                size = depth * 2 * together * ROWS
+                jobs = targets * parts * number * blocks
+                programs = min(jobs, PROGRAMS, max(LARGEST_STACKS // (8 * size), 1))
                 walks_kernel[(programs,)](
                     states=states,
                     **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step")},
                     **{name: parameters[f"{name}_{points}"] for name in ("ratios", "weights")},
-                    **{name: parameters[name] for name in ("shares", "owners", "held")},
+                    held=parameters["held"],
                     stacks=unit.new_empty(programs * size),
                     sums=sums,
                     blocks=blocks,
@@ -250,21 +255,22 @@ class PathContributions(Operation):
                     LEAVES=len(self.values),
                     WIDTH=self.columns + 1,
                     DEPTH=depth,
-                    POINTS=points,
-                    TOGETHER=tile.together,
-                    ROUNDED=_signed(points * ROUND_BITS),
+                    RATIOS=parameters[f"ratios_{points}"].shape[1],
+                    PARTS=parts,
+                    POINTS=together,
+                    ROWS=ROWS,
                     num_warps=1,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
             add_chunks(sums, parameters, output[start:], count)
 
-    def _launch_states(self, parameters: Parameters, x: torch.Tensor, rows: int, together: int) -> torch.Tensor:
-        """Launch the kernels that say where rows go at nodes, and return `[⌈rows / together⌉, nodes, together]`."""
-        nodes, blocks = len(self._inner), triton.cdiv(rows, together)
-        states = parameters["words"].new_empty(blocks, nodes, together, dtype=torch.uint8)
-        block = max(256 // together, 1)
+    def _launch_states(self, parameters: Parameters, x: torch.Tensor, rows: int) -> torch.Tensor:
+        """Launch the kernels that say where rows go at nodes, and return `[⌈rows / ROWS⌉, nodes, ROWS]`."""
+        nodes, blocks = len(self._inner), triton.cdiv(rows, ROWS)
+        states = parameters["words"].new_empty(blocks, nodes, ROWS, dtype=torch.uint8)
+        block = 256 // ROWS
         states_kernel[(triton.cdiv(nodes, block), blocks)](
-            x=feature_major(x, rows, together, parameters["thresholds"]),
+            x=feature_major(x, rows, ROWS, parameters["thresholds"]),
             **{name: parameters[name] for name in ("words", "thresholds", "sets", "earlier")},
             states=states,
             FEATURES=x.shape[1],
@@ -272,7 +278,7 @@ class PathContributions(Operation):
             WORDS=self.sets.shape[1] if len(self.sets) else 0,
             FLOOR=self.rounding == "floor",
             MISSING=self._missing,
-            TOGETHER=together,
+            TOGETHER=ROWS,
             BLOCK_NODES=block,
             num_warps=4,
         )
@@ -370,8 +376,3 @@ class PathContributions(Operation):
         np.maximum.at(largest, self._trees.tree[leaf], np.abs(self.values[self.child[self._trees.node[leaf]]]))
         one, all_trees = (np.frexp(each)[1] for each in (largest.max(axis=0), largest.sum(axis=0)))
         return np.maximum(np.maximum(one - 50, all_trees - 61), -950)  # so that the unit itself is a normal number
-
-
-def _signed(bits: int) -> int:
-    """Return the whole number from −2⁶³ to below 2⁶³ with these bits, those past the 64th left out."""
-    return (bits + 2**63) % 2**64 - 2**63

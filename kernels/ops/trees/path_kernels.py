@@ -8,7 +8,7 @@ import triton.language as tl
 from .integer_sum import ROUND
 from .terms import meets
 
-ROUND_BITS = 0x4338000000000000
+ROUND_BITS = tl.constexpr(0x4338000000000000)
 """The bits of `ROUND`."""
 
 
@@ -64,94 +64,215 @@ def states_kernel(
 
 
 @triton.jit
-def words_of(step):
-    """Return a step's flags, node, row of ratios and leaves."""
-    return tl.load(step + 1), tl.load(step), tl.load(step + 2), tl.load(step + 3), tl.load(step + 4)
+def words_of(record):
+    """Return a record's flags and node, share, row of ratios and player, and two leaves."""
+    node, owner, leaves = tl.load(record), tl.load(record + 2), tl.load(record + 3)
+    return node, tl.load(record + 1).to(tl.float64, bitcast=True), owner, leaves
 
 
 @triton.jit
-def read(
-    node, row, leaf, other, shares, owners, states, ratios, held, point, POINTS: tl.constexpr, TOGETHER: tl.constexpr
-):
-    """Return what a step needs: the share, player and state of the node, y, q, and the values of two leaves."""
-    ratio = ratios + row.to(tl.int64) * (2 * POINTS) + point
-    state = tl.load(states + node.to(tl.int64) * TOGETHER)[None, :]
-    share, owner, y, q = tl.load(shares + node), tl.load(owners + node), tl.load(ratio), tl.load(ratio + POINTS)
-    return share, owner, state, y, q, tl.load(held + leaf), tl.load(held + other)
+def numbers_at(at, stride, POINTS: tl.constexpr):
+    """Return a number for each point; those of two points follow each other in memory."""
+    found = ()
+    for i in tl.static_range(0, POINTS, 2):
+        one, two = tl.split(tl.load((at + i // 2 * stride)[:, None] + tl.arange(0, 2)[None, :]))
+        found = found + (one, two)
+    return found
+
+
+@triton.jit
+def put(at, stride, numbers, POINTS: tl.constexpr):
+    """Write what `numbers_at` reads."""
+    for i in tl.static_range(0, POINTS, 2):
+        tl.store((at + i // 2 * stride)[:, None] + tl.arange(0, 2)[None, :], tl.join(numbers[i], numbers[i + 1]))
+
+
+@triton.jit
+def sides(word, share, states, ROWS: tl.constexpr):
+    """Return whether rows go to the left, whether they are known, and the probability of the other side."""
+    state = tl.load(states + (word >> 32) * ROWS)
+    left = (state & 1) != 0
+    return left, (state & 2) != 0, tl.where(left, 1.0 - share, share)
+
+
+@triton.jit
+def ratios_of(owner, known, ratios, POINTS: tl.constexpr):
+    """Return `y` and `q` of a node; the first row of ratios is for rows that are not known."""
+    row = ratios + tl.where(known, (owner & 0xFFFFFFFF) * (2 * POINTS), 0)
+    return numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
+
+
+@triton.jit
+def add_whole(sums, owner, given, known, stride):
+    """Add the nearest whole number to the sums of a player."""
+    whole = (given + ROUND).to(tl.int64, bitcast=True) - ROUND_BITS
+    tl.atomic_add(sums + (owner >> 32) * stride, whole, mask=known, sem="relaxed")
+
+
+@triton.jit
+def below(product, y, met, away, POINTS: tl.constexpr):
+    """Return `P` of a child, to which the rows in `met` go."""
+    found, met = (), tl.where(met, 1.0, 0.0).to(tl.float64)
+    for i in tl.static_range(POINTS):
+        found = found + (product[i] * tl.abs(met - y[i] * away),)
+    return found
+
+
+@triton.jit
+def of_leaves(product, above, met, above_away, y, q, left, away, one, two, FRESH: tl.constexpr, POINTS: tl.constexpr):
+    """Return `R` of a node whose children are leaves, and what it gives; `product` and `above` are `P` and `y` above."""
+    between = tl.where(left, away, -away) * (two - one)
+    middle = tl.where(left, one, two)
+    whole = product[0] if FRESH else product[0] * q[0]
+    part = whole * above[0]
+    found = (middle + y[0] * between,)
+    for i in tl.static_range(1, POINTS):
+        weight = product[i] if FRESH else product[i] * q[i]
+        whole += weight
+        part += weight * above[i]
+        found = found + (middle + y[i] * between,)
+    part = part * above_away
+    whole = tl.where(met, whole - part, part)
+    return found, whole * (-between if FRESH else between)
+
+
+@triton.jit
+def cherry(
+    record, fresh, product, above, met, above_away, t, held, states, ratios, sums, stride,
+    ROWS: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Return `R` of a node whose children are leaves, and add up what it gives."""
+    word, share, owner, leaves = words_of(record)
+    left, known, away = sides(word, share, states, ROWS=ROWS)
+    one, two = tl.load(held + (leaves & 0xFFFFFFFF)), tl.load(held + (leaves >> 32))
+    if fresh:
+        total, given = of_leaves(
+            product, above, met, above_away, t, t, left, away, one, two, FRESH=True, POINTS=POINTS
+        )
+    else:
+        y, q = ratios_of(owner, known, ratios, POINTS=POINTS)
+        total, given = of_leaves(
+            product, above, met, above_away, y, q, left, away, one, two, FRESH=False, POINTS=POINTS
+        )
+    add_whole(sums, owner, given, known, stride)
+    return total
+
+
+@triton.jit
+def closed(product, one, two, y, q, met, away, FRESH: tl.constexpr, POINTS: tl.constexpr):
+    """Return `R` of a node from those of its children, `met` being the rows that go to `one`, and what it gives."""
+    signed = tl.where(met, -away, away)
+    given, found = 0.0, ()
+    for i in tl.static_range(POINTS):
+        between = one[i] - two[i]
+        weighed = (product[i] if FRESH else product[i] * q[i]) * between
+        given = weighed if i == 0 else given + weighed
+        found = found + (tl.where(met, one[i], two[i]) + y[i] * (between * signed),)
+    return found, given * (-signed if FRESH else signed)
+
+
+@triton.jit
+def close(
+    flags, record, leaf, owner, product, total, y, q, known, met, away, stack,
+    t, held, states, ratios, sums, stride, FRESH: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Return `R` of a node, and add up what it gives, as do children whose own children are leaves."""
+    alone = (flags & 512) != 0
+    if (flags & 1) != 0:
+        total = cherry(
+            record, (flags & 1024) != 0, product, y, met | alone, tl.where(alone, 0.0, away),
+            t, held, states, ratios, sums, stride, ROWS=ROWS, POINTS=POINTS,
+        )  # fmt: skip
+    if not alone:
+        if (flags & 256) != 0:
+            other = numbers_at(stack + POINTS * ROWS, 2 * ROWS, POINTS=POINTS)
+        elif (flags & 2) != 0:
+            other = cherry(
+                record + 4 * (flags & 1), (flags & 2048) != 0, product, y, ~met, away,
+                t, held, states, ratios, sums, stride, ROWS=ROWS, POINTS=POINTS,
+            )  # fmt: skip
+        else:
+            value, other = tl.load(held + leaf) + tl.zeros([ROWS], tl.float64), ()
+            for i in tl.static_range(POINTS):
+                other = other + (value,)
+        total, given = closed(product, total, other, y, q, met, away, FRESH=FRESH, POINTS=POINTS)
+        add_whole(sums, owner, given, known, stride)
+    return total
 
 
 @triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
 def walks_kernel(
-    states,  # uint8 [blocks, NODES, TOGETHER]
-    steps,  # int32 [steps + 1, 5], see `steps_of` in `path_walks.py`
+    states,  # uint8 [blocks, NODES, ROWS]
+    steps,  # int64 [records, 4], see `steps_of` in `path_walks.py`
     first_step,  # int32 [chunks + 1]
-    shares,  # float64 [NODES]
-    owners,  # int32 [NODES], the player of each node
-    ratios,  # float64 [ratios, 2, POINTS], y and q
-    weights,  # float64 [POINTS]
+    ratios,  # float64 [PARTS, RATIOS, 2, POINTS], y and q
+    weights,  # float64 [PARTS, 2, POINTS], 1 − t and the weights of the rule
     held,  # float64 [targets, LEAVES + 1], the values of leaves in units of the output, and 0
-    stacks,  # float64 [programs, DEPTH, 2, POINTS, TOGETHER]
+    stacks,  # float64 [programs, DEPTH, 2, POINTS / 2, ROWS, 2]
     sums,  # int64 [targets, WIDTH, padded]
     blocks,
-    jobs,  # the number of targets, chunks and blocks of rows
+    jobs,  # the number of targets, parts, chunks and blocks of rows
     chunks,
     NODES: tl.constexpr,
     LEAVES: tl.constexpr,
     WIDTH: tl.constexpr,
     DEPTH: tl.constexpr,
-    POINTS: tl.constexpr,
-    TOGETHER: tl.constexpr,
-    ROUNDED: tl.constexpr,  # the sum of the bits of as many `ROUND` as there are points, modulo 2⁶⁴
+    RATIOS: tl.constexpr,
+    PARTS: tl.constexpr,  # of the points of the rule
+    POINTS: tl.constexpr,  # of a part
+    ROWS: tl.constexpr,  # of a block, as many as threads: a thread has all points of a row
 ):
-    """Add up what chunks give. A program does `TOGETHER` rows of one chunk after another."""
-    point = tl.arange(0, POINTS)[:, None]
-    place = tl.arange(0, TOGETHER)
-    at = point * TOGETHER + place[None, :]
-    stacks += tl.program_id(0).to(tl.int64) * (DEPTH * 2 * POINTS * TOGETHER) + at
-    weight = tl.load(weights + point) + tl.zeros([POINTS, TOGETHER], tl.float64)
+    """Add up what chunks give. A program does one block of rows of one chunk after another."""
+    place = tl.arange(0, ROWS)
+    stacks += tl.program_id(0).to(tl.int64) * (DEPTH * 2 * POINTS * ROWS) + 2 * place
+    stride = blocks.to(tl.int64) * ROWS
     for job in tl.range(tl.program_id(0), jobs, tl.num_programs(0)):
         block = (job % blocks).to(tl.int64)
         chunk = job // blocks % chunks
-        target = (job // blocks // chunks).to(tl.int64)
-        own_states = states + block * NODES * TOGETHER + place
-        own_sums = sums + (target * WIDTH * blocks + block) * TOGETHER + place
+        part = job // blocks // chunks % PARTS
+        target = (job // blocks // chunks // PARTS).to(tl.int64)
+        own_states = states + block * NODES * ROWS + place
+        own_sums = sums + target * WIDTH * stride + block * ROWS + place
         own_held = held + target * (LEAVES + 1)
-        product, total = weight, 0.0 * weight
-        # The words that say which numbers a step needs are loaded one step before.
-        begin = tl.load(first_step + chunk)
-        flags, node, row, leaf, other_leaf = words_of(steps + 5 * begin)
-        for step in tl.range(begin, tl.load(first_step + chunk + 1)):
-            share, owner, state, y, q, value, other_value = read(
-                node, row, leaf, other_leaf, shares, owners, own_states, ratios, own_held, point,
-                POINTS=POINTS, TOGETHER=TOGETHER,
-            )  # fmt: skip
-            next_flags, node, row, leaf, other_leaf = words_of(steps + 5 * (step + 1))
-            left, known = (state & 1) != 0, (state & 2) != 0
-            away = tl.where(left, 1.0 - share, share)
-            y = tl.where(known, y, 1.0)
-            child_left = (flags & 2) == 0
-            stack = stacks + (flags >> 7) * (2 * POINTS * TOGETHER)
+        own_ratios = ratios + part.to(tl.int64) * (RATIOS * 2 * POINTS)
+        t, product, total = (), (), ()
+        for i in tl.static_range(POINTS):
+            t = t + (tl.load(weights + part * (2 * POINTS) + i),)
+            product = product + (tl.load(weights + part * (2 * POINTS) + POINTS + i) + tl.zeros([ROWS], tl.float64),)
+            total = total + (tl.zeros([ROWS], tl.float64),)
+        # The words of a step are loaded one step before.
+        step, end = tl.load(first_step + chunk), tl.load(first_step + chunk + 1)
+        word, share, owner, leaves = words_of(steps + 4 * step.to(tl.int64))
+        while step < end:
+            flags = word.to(tl.int32)
+            left, known, away = sides(word, share, own_states, ROWS=ROWS)
+            leaf, own_owner, first = leaves, owner, steps + 4 * (step.to(tl.int64) + 1)
+            step += 1 + (flags & 1) + ((flags >> 1) & 1)
+            word, share, owner, leaves = words_of(steps + 4 * step.to(tl.int64))
+            fresh = (flags & 4) != 0
+            met = left == ((flags & 8) != 0)
+            stack = stacks + (flags >> 12) * (2 * POINTS * ROWS)
+            if (flags & 16) != 0:
+                product = numbers_at(stack, 2 * ROWS, POINTS=POINTS)
             if (flags & 32) != 0:
-                product = tl.load(stack)
-            if (flags & 1) != 0:
-                if (flags & 8) != 0:
-                    tl.store(stack, product)
-                if (flags & 16) != 0:
-                    tl.store(stack + POINTS * TOGETHER, total)
-                product = product * tl.abs(tl.where(left == child_left, 1.0, 0.0) - y * away)
-            else:
-                if (flags & 4) != 0:
-                    total = value + tl.zeros([POINTS, TOGETHER], tl.float64)
-                other = other_value + tl.zeros([POINTS, TOGETHER], tl.float64)
                 if (flags & 64) != 0:
-                    other = tl.load(stack + POINTS * TOGETHER)
-                met = left == child_left
-                between = tl.where(met, away, -away) * (other - total)
-                given = product * q * between
-                total = tl.where(met, total, other) + y * between
-                rounded = (given + ROUND).to(tl.int64, bitcast=True)
-                output = own_sums + owner.to(tl.int64) * blocks * TOGETHER
-                whole = tl.sum(rounded, axis=0) - ROUNDED
-                whole = tl.where(tl.reshape(known, [TOGETHER]), whole, 0)  # one that is not asked gives nothing
-                tl.atomic_add(output, whole, sem="relaxed")
-            flags = next_flags
+                    put(stack, 2 * ROWS, product, POINTS=POINTS)
+                if (flags & 128) != 0:
+                    put(stack + POINTS * ROWS, 2 * ROWS, total, POINTS=POINTS)
+                if fresh:
+                    product = below(product, t, met, away, POINTS=POINTS)
+                else:
+                    row = own_ratios + tl.where(known, (own_owner & 0xFFFFFFFF) * (2 * POINTS), 0)
+                    y = numbers_at(row, 2, POINTS=POINTS)
+                    product = below(product, y, met, away, POINTS=POINTS)
+            elif fresh:
+                total = close(
+                    flags, first, leaf, own_owner, product, total, t, t, known, met, away, stack,
+                    t, own_held, own_states, own_ratios, own_sums, stride, FRESH=True, ROWS=ROWS, POINTS=POINTS,
+                )  # fmt: skip
+            else:
+                y, q = ratios_of(own_owner, known, own_ratios, POINTS=POINTS)
+                total = close(
+                    flags, first, leaf, own_owner, product, total, y, q, known, met, away, stack,
+                    t, own_held, own_states, own_ratios, own_sums, stride, FRESH=False, ROWS=ROWS, POINTS=POINTS,
+                )  # fmt: skip

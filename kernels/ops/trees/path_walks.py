@@ -5,8 +5,9 @@ each other, with all nodes above them; what it gives does not depend on other ch
 the values of leaves: those of other chunks count as 0. Leaves whose paths ask few players need few points of the rule,
 so that leaves are first divided by the points that they need.
 
-A walk goes from a chunk's root over its inner nodes and back: one step goes down to each inner child, and one closes
-the node. It holds `P` and `R` of one node, and keeps those of the nodes above for its return on a stack, which has a
+A node whose children are leaves of the chunk, or in no leaf of it, is a cherry. A walk goes from a chunk's root over its
+inner nodes and back: one step goes down to each inner child that is no cherry, and one closes the node and its
+cherries. It holds `P` and `R` of one node, and keeps those of the nodes above for its return on a stack, which has a
 place for each depth.
 """
 
@@ -22,13 +23,22 @@ LEAVES = 256
 FEWEST_POINTS = 8
 """A GPU has no use for fewer points if any leaf needs as many."""
 
-DOWN, RIGHT, CHERRY = 1, 2, 4
-"""Flags of a step: it goes down; the child below (the last one, where it closes) is the right one; both are leaves."""
+POINTS_TOGETHER = 8
+"""The most points that a thread of a GPU has; a walk of more is done in parts."""
 
-PUSH_P, PUSH_R, POP_P, POP_R = 8, 16, 32, 64
-"""Flags of a step: what goes to the stack and what comes from it, `R` being that of the child that was first."""
+CHERRY, OTHER, FRESH, LEFT = 1, 2, 4, 8
+"""Flags of a step: it closes one or two cherries; no node above has the node's player; the child is the left one.
 
-DEPTH_BITS = 7
+That is the child below, or the one whose `R` comes first where the node is closed.
+"""
+
+POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE = 16, 32, 64, 128, 256, 512
+"""Flags of a step: what goes to the stack and what comes from it; it goes down; its node is a cherry, and the root."""
+
+CHERRY_FRESH, OTHER_FRESH = 1024, 2048
+"""Flags of a step: no node above has the player of the cherry, or of the other one."""
+
+DEPTH_BITS = 12
 """The bits before the depth, which is the place on the stack."""
 
 
@@ -116,7 +126,7 @@ def chunks_of(trees: Arranged, child: np.ndarray, given: np.ndarray) -> list[Chu
     """
     leaf = np.where(trees.inner, -1, child[trees.node])
     asks = (leaf >= 0) & (trees.players > 0) & given[leaf]
-    needed = 1 << np.ceil(np.log2((trees.players + 1) // 2 + (trees.players == 0))).astype(int)
+    needed = 1 << np.ceil(np.log2(np.maximum((trees.players + 1) // 2, 2))).astype(int)
     needed = np.maximum(needed, min(int(needed[asks].max(initial=1)), FEWEST_POINTS))
     return [_chunks(trees, leaf, asks & (needed == points), int(points)) for points in np.unique(needed[asks])]
 
@@ -153,34 +163,66 @@ def _chunks(trees: Arranged, leaf: np.ndarray, own: np.ndarray, points: int) -> 
     )
 
 
-def steps_of(trees: Arranged, chunks: Chunks, ratio_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the steps of each walk, and the first of each chunk's, then their number; an empty step follows.
+def steps_of(
+    trees: Arranged, chunks: Chunks, owner: np.ndarray, ratio_rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the records of all walks, and the first of each chunk's, then their number; an empty record follows.
 
-    A step is int32 `[5]`: the node's number among inner nodes, its depth and flags, its row of ratios, and two leaves:
-    the leaf that is the last child where both are, and the other one.
+    A record is int64 `[4]`, of two numbers of 32 bits where it has two: flags and the node's number among inner nodes;
+    its share; its row of ratios and its player; two leaves. A step has a record of its node, then one of each cherry
+    that it closes. The leaves of a cherry are the left and the right one; a step has one, if a child is a leaf.
+
+    Args:
+        trees: the nodes.
+        chunks: the chunks.
+        owner: the player of each inner node.
+        ratio_rows: the row of ratios of each inner node.
     """
-    one, two = chunks.child
-    pairs, node = np.arange(len(one)), chunks.node
-    both, cherry = (one >= 0) & (two >= 0), (one < 0) & (two < 0)
-    second = (two >= 0) | cherry  # whether the last child is the second one
-    right = np.stack([trees.left[node + 1 + trees.size[node + 1]], trees.left[node + 1]])  # whether a child is right
+    node, (one, two) = chunks.node, chunks.child
+    below = np.stack([node + 1, node + 1 + trees.size[node + 1]])
+    is_cherry = (chunks.child < 0).all(axis=0)
+    kind = np.where(chunks.child < 0, 0, np.where(is_cherry[chunks.child], 1, 2))  # a leaf, a cherry, or deep
+    both, deep = (kind == 2).all(axis=0), (kind == 2).any(axis=0)
+    swapped = (kind[1] == 2) | (kind[1] > kind[0])  # whether the second child is the one whose R comes first
+    x, y = (np.where(swapped, two, one), np.where(swapped, one, two))
+    kind_x, kind_y = kind.max(axis=0), kind.min(axis=0)
+    alone = is_cherry & (trees.depth[node] == 0)
+    pairs, left = np.arange(len(node)), trees.left[below]
     chunk = np.repeat(np.arange(len(chunks.start) - 1), np.diff(chunks.start))
-    first = DOWN + RIGHT * right[0] + PUSH_P
-    again = DOWN + RIGHT * right[1] + np.where(both, POP_P + PUSH_R, PUSH_P)
-    close = RIGHT * np.where(second, right[1], right[0]) + np.where(cherry, CHERRY, POP_P) + POP_R * both
+    fresh = trees.earlier[node] == -1
+
+    down_one = DOWN + PUSH_P + LEFT * left[0] + FRESH * fresh
+    down_two = DOWN + np.where(both, POP_P + PUSH_R, PUSH_P) + LEFT * left[1] + FRESH * fresh
+    close = POP_P * deep + POP_R * both + LEFT * np.where(swapped, left[1], left[0]) + FRESH * fresh
+    close += (CHERRY + CHERRY_FRESH * fresh[x]) * (kind_x == 1) + (OTHER + OTHER_FRESH * fresh[y]) * (kind_y == 1)
+    close[alone] = ALONE + CHERRY + CHERRY_FRESH * fresh[alone]
+    x = np.where(alone, pairs, x)
     steps = [
-        (pairs[one >= 0], first[one >= 0], (2 * (node + 1) + 1)[one >= 0]),
-        (pairs[two >= 0], again[two >= 0], (2 * (node + 1 + trees.size[node + 1]) + 1)[two >= 0]),
-        (pairs, close, 2 * (node + trees.size[node])),
+        (pairs[kind[0] == 2], down_one[kind[0] == 2], 2 * below[0, kind[0] == 2] + 1),
+        (pairs[kind[1] == 2], down_two[kind[1] == 2], 2 * below[1, kind[1] == 2] + 1),
+        (pairs[~is_cherry | alone], close[~is_cherry | alone], 2 * (node + trees.size[node])[~is_cherry | alone]),
     ]
     pair, flags, time = (np.concatenate(each) for each in zip(*steps, strict=True))
     order = np.lexsort((-node[pair], time, chunk[pair]))
     pair, flags = pair[order], flags[order]
-    leaves = np.where(second, chunks.leaf[::-1], chunks.leaf)[:, pair]  # the last child and the other one
-    number = (np.cumsum(trees.inner) - 1)[node[pair]]
-    words = np.zeros((len(pair) + 1, 5), dtype=np.int32)
-    words[:-1] = np.stack([number, trees.depth[node[pair]] << DEPTH_BITS | flags, ratio_rows[number], *leaves], axis=1)
-    return words, np.searchsorted(chunk[pair], np.arange(len(chunks.start)))
+    has_x, has_y = (flags & CHERRY) > 0, (flags & OTHER) > 0
+    place = np.cumsum(1 + has_x + has_y) - (1 + has_x + has_y)
+    count = int((1 + has_x + has_y).sum())
+    of, word = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    of[place], word[place] = pair, trees.depth[node[pair]] << DEPTH_BITS | flags
+    of[place[has_x] + 1] = x[pair[has_x]]
+    of[(place + has_x)[has_y] + 1] = y[pair[has_y]]
+
+    number = (np.cumsum(trees.inner) - 1)[node]
+    leaf_left, leaf_right = np.where(left[0], chunks.leaf, chunks.leaf[::-1])
+    leaf = np.where(is_cherry, leaf_left | leaf_right << 32, np.where(swapped, chunks.leaf[0], chunks.leaf[1]))
+    ratio = ratio_rows[number].astype(np.int64) | owner[number].astype(np.int64) << 32
+    records = np.zeros((count + 1, 4), dtype=np.int64)
+    records[:-1] = np.stack(
+        [word | number[of] << 32, trees.share[node].view(np.int64)[of], ratio[of], leaf[of]], axis=1
+    )
+    begin = np.searchsorted(chunk[of], np.arange(len(chunks.start)))
+    return records, begin
 
 
 def rows_of_ratios(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
@@ -193,3 +235,10 @@ def rows_of_ratios(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndar
     table = np.stack([(1 - t) * share / whole, -share / whole**2], axis=1)
     table[share[:, 0] == 1] = np.stack([1 - t, np.full(len(t), -1.0)])  # as if the sum in `whole` were exact
     return table, row.ravel().astype(np.int32)
+
+
+def in_parts(numbers: np.ndarray) -> np.ndarray:
+    """Return the numbers of each part of the points, `[parts, ..., points of a part]`, from `[..., points]`."""
+    together = min(numbers.shape[-1], POINTS_TOGETHER)
+    parts = numbers.reshape(*numbers.shape[:-1], -1, together)
+    return np.ascontiguousarray(np.moveaxis(parts, -2, 0))

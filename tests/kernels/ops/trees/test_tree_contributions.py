@@ -18,7 +18,7 @@ from triton_regressors.kernels.format.errors import PlanError
 from triton_regressors.kernels.ops.trees import cpu_path_walks, leaf_patterns, path_walks
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
-from triton_regressors.kernels.ops.trees.launch import ContributionsTile, PathsTile, contributions_tile
+from triton_regressors.kernels.ops.trees.launch import ContributionsTile, contributions_tile
 from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
@@ -108,15 +108,17 @@ def first_numbers(op: TreeContributions) -> list[int]:
     return np.cumsum([0, *sizes])[:-1].tolist()
 
 
-@pytest.mark.parametrize(("leaves", "fewest"), [(1, 8), (5, 1), (256, 1)])
-def test_walks_have_the_same_bits_in_all_tiles(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int
+@pytest.mark.parametrize(("leaves", "fewest", "together"), [(1, 8, 8), (5, 1, 2), (256, 1, 8), (256, 8, 4)])
+def test_walks_have_the_same_bits_however_they_are_divided(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, leaves: int, fewest: int, together: int
 ) -> None:
-    """Whether leaves share chunks, and need few points or many."""
+    """Whether leaves share chunks, need few points or many, and have them in parts."""
     monkeypatch.setattr(path_walks, "LEAVES", leaves)
     monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
+    for module in (path_walks, cpu_path_walks):
+        monkeypatch.setattr(module, "POINTS_TOGETHER", together)
     monkeypatch.setattr(cpu_path_walks, "PAIRS", 10)
-    op = path_contributions(9, 8, 1, 5, outputs=2, stop=0.1, seed=leaves)
+    op = path_contributions(9, 8, 1, 6, outputs=2, stop=0.1, seed=1)
     op.check(9)
     assert len(op.describe().split(" and ")) == (2 if fewest == 1 else 1)
     (x,) = inputs_for([9], 6)
@@ -125,8 +127,8 @@ def test_walks_have_the_same_bits_in_all_tiles(
     assert np.abs(whole - run_reference(op, [x])).max() <= 2.0**-46 * np.abs(op.values).sum()
     monkeypatch.setattr(paths, "NUMBERS", 1)
     assert run_on_cpu(op, [x]).tobytes() == whole.tobytes()
-    for tile in (PathsTile(1, 1), PathsTile(2, 3), PathsTile(8, 2**11)):
-        monkeypatch.setattr(paths, "paths_tile", lambda _, tile=tile: tile)
+    for programs in (1, 3, 2**11):
+        monkeypatch.setattr(paths, "PROGRAMS", programs)
         assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(paths, "LARGEST_STATES", 1)
     monkeypatch.setattr(paths, "LARGEST_STACKS", 1)
