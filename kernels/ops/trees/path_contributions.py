@@ -131,12 +131,12 @@ class PathContributions(Operation):
         number = np.cumsum(trees.inner) - 1
         earlier = trees.earlier[trees.inner]
         above = np.where(earlier >= 0, 2 * number[earlier] + trees.by_right[trees.inner], earlier)
-        found = {
-            "words": self.feature[node] << 2 | self.flags[node],
-            "thresholds": self.threshold[node],
+        held = np.append(self._held, np.zeros((len(self.base), 1)), axis=1)
+        found = {  # one more node asks a constant, so that no row is known there
+            "words": np.append(self.feature[node] << 2 | self.flags[node], np.int32(0)),
+            "thresholds": np.append(self.threshold[node], self.threshold.dtype.type(0)),
             "sets": self.sets,
-            "earlier": above.astype(np.int32),
-            "held": np.append(self._held, np.zeros((len(self.base), 1)), axis=1),
+            "earlier": np.append(above, -2).astype(np.int32),
             "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32),
             **self.plain_parameters(),
         }
@@ -144,8 +144,9 @@ class PathContributions(Operation):
             points = len(chunks.points)
             ratios, ratio_rows = rows_of_ratios(trees, chunks)
             ratios = np.append(np.broadcast_to([[1.0], [-1.0]], (1, 2, points)), ratios, axis=0)  # where not known
-            steps, first_step = steps_of(trees, chunks, self.player[node], ratio_rows + 1)
+            steps, leaves, first_step = steps_of(trees, chunks, self.player[node], ratio_rows + 1)
             own = {"steps": steps, "first_step": first_step.astype(np.int32), "ratios": in_parts(ratios)}
+            own |= {"values": held[:, leaves]}
             own |= {"weights": in_parts(np.stack([1 - chunks.points, chunks.weights]))}
             found |= {f"{name}_{points}": array for name, array in own.items()}
         return found
@@ -228,9 +229,9 @@ class PathContributions(Operation):
         return left | ~known, known
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), nodes, targets = inputs, len(self._inner), len(self.base)
+        (x,), nodes, targets = inputs, len(self._inner) + 1, len(self.base)
         unit = parameters["unit"]
-        most = max(LARGEST_STATES // (max(nodes, 1) * ROWS), 1) * ROWS
+        most = max(LARGEST_STATES // (nodes * ROWS), 1) * ROWS
         for start in range(0, rows, most):
             count = min(most, rows - start)
             blocks = triton.cdiv(count, ROWS)
@@ -243,16 +244,15 @@ class PathContributions(Operation):
                 programs = min(jobs, PROGRAMS, max(LARGEST_STACKS // (8 * size), 1))
                 walks_kernel[(programs,)](
                     states=states,
-                    **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step")},
+                    **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step", "values")},
                     **{name: parameters[f"{name}_{points}"] for name in ("ratios", "weights")},
-                    held=parameters["held"],
                     stacks=unit.new_empty(programs * size),
                     sums=sums,
                     blocks=blocks,
                     jobs=jobs,
                     chunks=number,
                     NODES=nodes,
-                    LEAVES=len(self.values),
+                    RECORDS=len(parameters[f"steps_{points}"]),
                     WIDTH=self.columns + 1,
                     DEPTH=depth,
                     RATIOS=parameters[f"ratios_{points}"].shape[1],
@@ -266,7 +266,7 @@ class PathContributions(Operation):
 
     def _launch_states(self, parameters: Parameters, x: torch.Tensor, rows: int) -> torch.Tensor:
         """Launch the kernels that say where rows go at nodes, and return `[⌈rows / ROWS⌉, nodes, ROWS]`."""
-        nodes, blocks = len(self._inner), triton.cdiv(rows, ROWS)
+        nodes, blocks = len(self._inner) + 1, triton.cdiv(rows, ROWS)
         states = parameters["words"].new_empty(blocks, nodes, ROWS, dtype=torch.uint8)
         block = 256 // ROWS
         states_kernel[(triton.cdiv(nodes, block), blocks)](

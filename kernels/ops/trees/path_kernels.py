@@ -64,20 +64,19 @@ def states_kernel(
 
 
 @triton.jit
-def words_of(record):
-    """Return a record's flags and node, share, row of ratios and player, and two leaves."""
-    node, owner, leaves = tl.load(record), tl.load(record + 2), tl.load(record + 3)
-    return node, tl.load(record + 1).to(tl.float64, bitcast=True), owner, leaves
-
-
-@triton.jit
 def numbers_at(at, stride, POINTS: tl.constexpr):
     """Return a number for each point; those of two points follow each other in memory."""
     found = ()
     for i in tl.static_range(0, POINTS, 2):
-        one, two = tl.split(tl.load((at + i // 2 * stride)[:, None] + tl.arange(0, 2)[None, :]))
-        found = found + (one, two)
+        found = found + pair_at(at + i // 2 * stride)
     return found
+
+
+@triton.jit
+def pair_at(at):
+    """Return two numbers that follow each other in memory, as a tuple."""
+    one, two = tl.split(tl.load(at[:, None] + tl.arange(0, 2)[None, :]))
+    return one, two
 
 
 @triton.jit
@@ -88,23 +87,23 @@ def put(at, stride, numbers, POINTS: tl.constexpr):
 
 
 @triton.jit
-def sides(word, share, states, ROWS: tl.constexpr):
-    """Return whether rows go to the left, whether they are known, and the probability of the other side."""
-    state = tl.load(states + (word >> 32) * ROWS)
+def sides(state, record):
+    """Return whether rows go to the left, the probability of the other side, and the row of ratios and the player."""
+    share, owner = pair_at(record + 2)
+    share = share.to(tl.float64, bitcast=True)
     left = (state & 1) != 0
-    return left, (state & 2) != 0, tl.where(left, 1.0 - share, share)
+    return left, tl.where(left, 1.0 - share, share), owner
 
 
 @triton.jit
-def ratios_of(owner, known, ratios, POINTS: tl.constexpr):
-    """Return `y` and `q` of a node; the first row of ratios is for rows that are not known."""
-    row = ratios + tl.where(known, (owner & 0xFFFFFFFF) * (2 * POINTS), 0)
-    return numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
+def row_of(ratios, owner, known, POINTS: tl.constexpr):
+    """Return where a node's row of ratios is; the first row is for rows that are not known."""
+    return ratios + tl.where(known, (owner & 0xFFFFFFFF) * (2 * POINTS), 0)
 
 
 @triton.jit
 def add_whole(sums, owner, given, known, stride):
-    """Add the nearest whole number to the sums of a player."""
+    """Add the nearest whole numbers to the sums of a player, where known."""
     whole = (given + ROUND).to(tl.int64, bitcast=True) - ROUND_BITS
     tl.atomic_add(sums + (owner >> 32) * stride, whole, mask=known, sem="relaxed")
 
@@ -120,7 +119,11 @@ def below(product, y, met, away, POINTS: tl.constexpr):
 
 @triton.jit
 def of_leaves(product, above, met, above_away, y, q, left, away, one, two, FRESH: tl.constexpr, POINTS: tl.constexpr):
-    """Return `R` of a node whose children are leaves, and what it gives; `product` and `above` are `P` and `y` above."""
+    """Return `R` of a cherry, and what it gives.
+
+    `product`, `above` and `above_away` are `P`, `y` and the probability of the node above, and the rows in `met` go to
+    the cherry; `one` and `two` are the leaves to the left and right.
+    """
     between = tl.where(left, away, -away) * (two - one)
     middle = tl.where(left, one, two)
     whole = product[0] if FRESH else product[0] * q[0]
@@ -138,24 +141,24 @@ def of_leaves(product, above, met, above_away, y, q, left, away, one, two, FRESH
 
 @triton.jit
 def cherry(
-    record, fresh, product, above, met, above_away, t, held, states, ratios, sums, stride,
-    ROWS: tl.constexpr, POINTS: tl.constexpr,
-):  # fmt: skip
-    """Return `R` of a node whose children are leaves, and add up what it gives."""
-    word, share, owner, leaves = words_of(record)
-    left, known, away = sides(word, share, states, ROWS=ROWS)
-    one, two = tl.load(held + (leaves & 0xFFFFFFFF)), tl.load(held + (leaves >> 32))
+    record, value, state, fresh, product, above, met, above_away, t, ratios, sums, stride, POINTS: tl.constexpr
+):
+    """Return `R` of a cherry, and add up what it gives; `value` are the values of its leaves."""
+    known = (state & 2) != 0
+    left, away, owner = sides(state, record)
+    one, two = pair_at(value)
     if fresh:
-        total, given = of_leaves(
+        found, given = of_leaves(
             product, above, met, above_away, t, t, left, away, one, two, FRESH=True, POINTS=POINTS
         )
     else:
-        y, q = ratios_of(owner, known, ratios, POINTS=POINTS)
-        total, given = of_leaves(
+        row = row_of(ratios, owner, known, POINTS=POINTS)
+        y, q = numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
+        found, given = of_leaves(
             product, above, met, above_away, y, q, left, away, one, two, FRESH=False, POINTS=POINTS
         )
     add_whole(sums, owner, given, known, stride)
-    return total
+    return found
 
 
 @triton.jit
@@ -173,48 +176,47 @@ def closed(product, one, two, y, q, met, away, FRESH: tl.constexpr, POINTS: tl.c
 
 @triton.jit
 def close(
-    flags, record, leaf, owner, product, total, y, q, known, met, away, stack,
-    t, held, states, ratios, sums, stride, FRESH: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
+    flags, record, value, state, product, total, y, q, met, away, stack, t, ratios, sums, stride,
+    FRESH: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
-    """Return `R` of a node, and add up what it gives, as do children whose own children are leaves."""
-    alone = (flags & 512) != 0
-    if (flags & 1) != 0:
-        total = cherry(
-            record, (flags & 1024) != 0, product, y, met | alone, tl.where(alone, 0.0, away),
-            t, held, states, ratios, sums, stride, ROWS=ROWS, POINTS=POINTS,
-        )  # fmt: skip
-    if not alone:
-        if (flags & 256) != 0:
-            other = numbers_at(stack + POINTS * ROWS, 2 * ROWS, POINTS=POINTS)
-        elif (flags & 2) != 0:
+    """Return `R` of a node and what it gives, and add up what its cherry gives; or return `R` of the cherry, and 0."""
+    given, leaf = tl.zeros([ROWS], tl.float64), ()
+    for i in tl.static_range(POINTS):
+        leaf = leaf + (tl.load(value),)
+    if (flags & 259) == 2:
+        total, given = closed(product, total, leaf, y, q, met, away, FRESH=FRESH, POINTS=POINTS)
+    else:
+        if (flags & 1) != 0:
             other = cherry(
-                record + 4 * (flags & 1), (flags & 2048) != 0, product, y, ~met, away,
-                t, held, states, ratios, sums, stride, ROWS=ROWS, POINTS=POINTS,
+                record + 4, value + 2, state, (flags & 1024) != 0, product, y, met, away, t, ratios, sums, stride,
+                POINTS=POINTS,
             )  # fmt: skip
         else:
-            value, other = tl.load(held + leaf) + tl.zeros([ROWS], tl.float64), ()
-            for i in tl.static_range(POINTS):
-                other = other + (value,)
-        total, given = closed(product, total, other, y, q, met, away, FRESH=FRESH, POINTS=POINTS)
-        add_whole(sums, owner, given, known, stride)
-    return total
+            other = numbers_at(stack + POINTS * ROWS, 2 * ROWS, POINTS=POINTS)
+        if (flags & 2) != 0:
+            total, given = closed(product, other, leaf, y, q, met, away, FRESH=FRESH, POINTS=POINTS)
+        else:
+            alone = (flags & 512) != 0
+            away = tl.where(alone, 0.0, away)
+            total, given = closed(product, other, total, y, q, met | alone, away, FRESH=FRESH, POINTS=POINTS)
+    return total, given
 
 
 @triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
 def walks_kernel(
     states,  # uint8 [blocks, NODES, ROWS]
-    steps,  # int64 [records, 4], see `steps_of` in `path_walks.py`
+    steps,  # int64 [RECORDS, 4], see `steps_of` in `path_walks.py`
     first_step,  # int32 [chunks + 1]
+    values,  # float64 [targets, RECORDS, 2], the values of leaves in units of the output
     ratios,  # float64 [PARTS, RATIOS, 2, POINTS], y and q
     weights,  # float64 [PARTS, 2, POINTS], 1 − t and the weights of the rule
-    held,  # float64 [targets, LEAVES + 1], the values of leaves in units of the output, and 0
     stacks,  # float64 [programs, DEPTH, 2, POINTS / 2, ROWS, 2]
     sums,  # int64 [targets, WIDTH, padded]
     blocks,
     jobs,  # the number of targets, parts, chunks and blocks of rows
     chunks,
     NODES: tl.constexpr,
-    LEAVES: tl.constexpr,
+    RECORDS: tl.constexpr,
     WIDTH: tl.constexpr,
     DEPTH: tl.constexpr,
     RATIOS: tl.constexpr,
@@ -233,22 +235,32 @@ def walks_kernel(
         target = (job // blocks // chunks // PARTS).to(tl.int64)
         own_states = states + block * NODES * ROWS + place
         own_sums = sums + target * WIDTH * stride + block * ROWS + place
-        own_held = held + target * (LEAVES + 1)
+        own_values = values + target * (2 * RECORDS) + 0 * place
         own_ratios = ratios + part.to(tl.int64) * (RATIOS * 2 * POINTS)
         t, product, total = (), (), ()
         for i in tl.static_range(POINTS):
             t = t + (tl.load(weights + part * (2 * POINTS) + i),)
             product = product + (tl.load(weights + part * (2 * POINTS) + POINTS + i) + tl.zeros([ROWS], tl.float64),)
             total = total + (tl.zeros([ROWS], tl.float64),)
-        # The words of a step are loaded one step before.
+        # Where rows go is loaded one step before, and what says for which nodes two steps before.
         step, end = tl.load(first_step + chunk), tl.load(first_step + chunk + 1)
-        word, share, owner, leaves = words_of(steps + 4 * step.to(tl.int64))
+        word, cherry_node = tl.load(steps + 4 * step.to(tl.int64)), tl.load(steps + 4 * step.to(tl.int64) + 1)
+        state, cherry_state = tl.load(own_states + (word >> 32) * ROWS), tl.load(own_states + cherry_node * ROWS)
+        next_step = step + 1 + (word & 1).to(tl.int32)
+        next_word = tl.load(steps + 4 * next_step.to(tl.int64))
+        cherry_node = tl.load(steps + 4 * next_step.to(tl.int64) + 1)
         while step < end:
             flags = word.to(tl.int32)
-            left, known, away = sides(word, share, own_states, ROWS=ROWS)
-            leaf, own_owner, first = leaves, owner, steps + 4 * (step.to(tl.int64) + 1)
-            step += 1 + (flags & 1) + ((flags >> 1) & 1)
-            word, share, owner, leaves = words_of(steps + 4 * step.to(tl.int64))
+            record = steps + 4 * step.to(tl.int64) + 0 * place
+            value = own_values + 2 * step.to(tl.int64)
+            known, own_cherry_state = (state & 2) != 0, cherry_state
+            left, away, owner = sides(state, record)
+            state = tl.load(own_states + (next_word >> 32) * ROWS)
+            cherry_state = tl.load(own_states + cherry_node * ROWS)
+            step, word = next_step, next_word
+            next_step += 1 + (word & 1).to(tl.int32)
+            next_word = tl.load(steps + 4 * next_step.to(tl.int64))
+            cherry_node = tl.load(steps + 4 * next_step.to(tl.int64) + 1)
             fresh = (flags & 4) != 0
             met = left == ((flags & 8) != 0)
             stack = stacks + (flags >> 12) * (2 * POINTS * ROWS)
@@ -262,17 +274,19 @@ def walks_kernel(
                 if fresh:
                     product = below(product, t, met, away, POINTS=POINTS)
                 else:
-                    row = own_ratios + tl.where(known, (own_owner & 0xFFFFFFFF) * (2 * POINTS), 0)
-                    y = numbers_at(row, 2, POINTS=POINTS)
+                    y = numbers_at(row_of(own_ratios, owner, known, POINTS=POINTS), 2, POINTS=POINTS)
                     product = below(product, y, met, away, POINTS=POINTS)
-            elif fresh:
-                total = close(
-                    flags, first, leaf, own_owner, product, total, t, t, known, met, away, stack,
-                    t, own_held, own_states, own_ratios, own_sums, stride, FRESH=True, ROWS=ROWS, POINTS=POINTS,
-                )  # fmt: skip
             else:
-                y, q = ratios_of(own_owner, known, own_ratios, POINTS=POINTS)
-                total = close(
-                    flags, first, leaf, own_owner, product, total, y, q, known, met, away, stack,
-                    t, own_held, own_states, own_ratios, own_sums, stride, FRESH=False, ROWS=ROWS, POINTS=POINTS,
-                )  # fmt: skip
+                if fresh:
+                    total, given = close(
+                        flags, record, value, own_cherry_state, product, total, t, t, met, away, stack,
+                        t, own_ratios, own_sums, stride, FRESH=True, ROWS=ROWS, POINTS=POINTS,
+                    )  # fmt: skip
+                else:
+                    row = row_of(own_ratios, owner, known, POINTS=POINTS)
+                    y, q = numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
+                    total, given = close(
+                        flags, record, value, own_cherry_state, product, total, y, q, met, away, stack,
+                        t, own_ratios, own_sums, stride, FRESH=False, ROWS=ROWS, POINTS=POINTS,
+                    )  # fmt: skip
+                add_whole(own_sums, owner, given, known, stride)

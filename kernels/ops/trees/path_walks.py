@@ -26,17 +26,15 @@ FEWEST_POINTS = 8
 POINTS_TOGETHER = 8
 """The most points that a thread of a GPU has; a walk of more is done in parts."""
 
-CHERRY, OTHER, FRESH, LEFT = 1, 2, 4, 8
-"""Flags of a step: it closes one or two cherries; no node above has the node's player; the child is the left one.
+CHERRY, LEAF, FRESH, LEFT = 1, 2, 4, 8
+"""Flags of a step: it closes a cherry; a child is a leaf; no node above has the node's player; a child is the left one.
 
-That is the child below, or the one whose `R` comes first where the node is closed.
+That child is the one below, or the cherry, or else the one that is no leaf, or the first one.
 """
 
-POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE = 16, 32, 64, 128, 256, 512
-"""Flags of a step: what goes to the stack and what comes from it; it goes down; its node is a cherry, and the root."""
-
-CHERRY_FRESH, OTHER_FRESH = 1024, 2048
-"""Flags of a step: no node above has the player of the cherry, or of the other one."""
+POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE, CHERRY_FRESH = 16, 32, 64, 128, 256, 512, 1024
+"""Flags of a step: what goes to the stack and comes from it; it goes down; it closes the cherry, but not the node; no
+node above has the player of the cherry."""
 
 DEPTH_BITS = 12
 """The bits before the depth, which is the place on the stack."""
@@ -165,12 +163,13 @@ def _chunks(trees: Arranged, leaf: np.ndarray, own: np.ndarray, points: int) -> 
 
 def steps_of(
     trees: Arranged, chunks: Chunks, owner: np.ndarray, ratio_rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the records of all walks, and the first of each chunk's, then their number; an empty record follows.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the records of all walks, their leaves, and the first of each chunk's, then the number of all.
 
-    A record is int64 `[4]`, of two numbers of 32 bits where it has two: flags and the node's number among inner nodes;
-    its share; its row of ratios and its player; two leaves. A step has a record of its node, then one of each cherry
-    that it closes. The leaves of a cherry are the left and the right one; a step has one, if a child is a leaf.
+    A step has a record of its node, and one of a cherry if it closes one; 2 empty records follow the last. A record is
+    int64 `[4]`: flags and the node's number among inner nodes, of 32 bits each; the number of the cherry; the share;
+    the row of ratios and the player, of 32 bits each. Its leaves are int64 `[2]`: those of a cherry are the left and
+    the right one, and a node has one, if a child is a leaf.
 
     Args:
         trees: the nodes.
@@ -178,51 +177,64 @@ def steps_of(
         owner: the player of each inner node.
         ratio_rows: the row of ratios of each inner node.
     """
-    node, (one, two) = chunks.node, chunks.child
+    node, nodes, absent = chunks.node, len(owner), np.count_nonzero(~trees.inner)
     below = np.stack([node + 1, node + 1 + trees.size[node + 1]])
-    is_cherry = (chunks.child < 0).all(axis=0)
-    kind = np.where(chunks.child < 0, 0, np.where(is_cherry[chunks.child], 1, 2))  # a leaf, a cherry, or deep
-    both, deep = (kind == 2).all(axis=0), (kind == 2).any(axis=0)
-    swapped = (kind[1] == 2) | (kind[1] > kind[0])  # whether the second child is the one whose R comes first
-    x, y = (np.where(swapped, two, one), np.where(swapped, one, two))
-    kind_x, kind_y = kind.max(axis=0), kind.min(axis=0)
-    alone = is_cherry & (trees.depth[node] == 0)
-    pairs, left = np.arange(len(node)), trees.left[below]
-    chunk = np.repeat(np.arange(len(chunks.start) - 1), np.diff(chunks.start))
-    fresh = trees.earlier[node] == -1
+    bare = (chunks.child < 0).all(axis=0)
+    is_leaf = chunks.child < 0
+    cherry = ~is_leaf & bare[chunks.child]
+    deep = ~is_leaf & ~cherry
+    both, pairs = deep.all(axis=0), np.arange(len(node))
+    left, fresh = LEFT * trees.left[below], FRESH * (trees.earlier[node] == -1)
 
-    down_one = DOWN + PUSH_P + LEFT * left[0] + FRESH * fresh
-    down_two = DOWN + np.where(both, POP_P + PUSH_R, PUSH_P) + LEFT * left[1] + FRESH * fresh
-    close = POP_P * deep + POP_R * both + LEFT * np.where(swapped, left[1], left[0]) + FRESH * fresh
-    close += (CHERRY + CHERRY_FRESH * fresh[x]) * (kind_x == 1) + (OTHER + OTHER_FRESH * fresh[y]) * (kind_y == 1)
-    close[alone] = ALONE + CHERRY + CHERRY_FRESH * fresh[alone]
-    x = np.where(alone, pairs, x)
+    # The child of the node that closes it with another one: its cherry, or else the one that is no leaf, or the first.
+    one = np.where(cherry.any(axis=0), cherry[1], is_leaf[0]).astype(int)
+    close = left[one, pairs] + fresh + CHERRY * cherry.any(axis=0) + LEAF * is_leaf.any(axis=0)
+    close += POP_P * deep.any(axis=0) + POP_R * both
+    two = cherry.all(axis=0)
+    root = bare & (trees.depth[node] == 0)
+    end = 2 * (node + trees.size[node])
     steps = [
-        (pairs[kind[0] == 2], down_one[kind[0] == 2], 2 * below[0, kind[0] == 2] + 1),
-        (pairs[kind[1] == 2], down_two[kind[1] == 2], 2 * below[1, kind[1] == 2] + 1),
-        (pairs[~is_cherry | alone], close[~is_cherry | alone], 2 * (node + trees.size[node])[~is_cherry | alone]),
+        (deep[0], DOWN + PUSH_P + left[0] + fresh, 2 * below[0] + 1, pairs),
+        (deep[1], DOWN + np.where(both, POP_P + PUSH_R, PUSH_P) + left[1] + fresh, 2 * below[1] + 1, pairs),
+        (two, CHERRY + ALONE + left[0] + fresh, end, chunks.child[0]),
+        (root, np.full(len(node), CHERRY + ALONE + LEFT), end, pairs),
+        (~bare, close, end, chunks.child[one, pairs]),
     ]
-    pair, flags, time = (np.concatenate(each) for each in zip(*steps, strict=True))
+    pair = np.concatenate([pairs[own] for own, *_ in steps])
+    flags, time, child = (np.concatenate([step[k][step[0]] for step in steps]) for k in (1, 2, 3))
+    chunk = np.repeat(np.arange(len(chunks.start) - 1), np.diff(chunks.start))
     order = np.lexsort((-node[pair], time, chunk[pair]))
-    pair, flags = pair[order], flags[order]
-    has_x, has_y = (flags & CHERRY) > 0, (flags & OTHER) > 0
-    place = np.cumsum(1 + has_x + has_y) - (1 + has_x + has_y)
-    count = int((1 + has_x + has_y).sum())
-    of, word = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    of[place], word[place] = pair, trees.depth[node[pair]] << DEPTH_BITS | flags
-    of[place[has_x] + 1] = x[pair[has_x]]
-    of[(place + has_x)[has_y] + 1] = y[pair[has_y]]
+    pair, flags, child = pair[order], flags[order], child[order]
 
+    second = (flags & CHERRY) > 0
+    place = np.cumsum(1 + second) - (1 + second)
+    count = len(pair) + np.count_nonzero(second)
+    of = np.empty(count, dtype=np.int64)  # the pair of each record
+    of[place], of[place[second] + 1] = pair, child[second]
     number = (np.cumsum(trees.inner) - 1)[node]
-    leaf_left, leaf_right = np.where(left[0], chunks.leaf, chunks.leaf[::-1])
-    leaf = np.where(is_cherry, leaf_left | leaf_right << 32, np.where(swapped, chunks.leaf[0], chunks.leaf[1]))
-    ratio = ratio_rows[number].astype(np.int64) | owner[number].astype(np.int64) << 32
-    records = np.zeros((count + 1, 4), dtype=np.int64)
-    records[:-1] = np.stack(
-        [word | number[of] << 32, trees.share[node].view(np.int64)[of], ratio[of], leaf[of]], axis=1
+    records = np.zeros((count + 2, 4), dtype=np.int64)
+    records[:count, 0] = number[of] << 32
+    records[:count, 1] = number[of]
+    records[place, 0] |= trees.depth[node[pair]] << DEPTH_BITS | flags
+    records[place[second], 0] |= np.where(fresh[child[second]] > 0, CHERRY_FRESH, 0)
+    records[place[second], 1] = number[child[second]]
+    records[:count, 2] = trees.share[node].view(np.int64)[of]
+    records[:count, 3] = ratio_rows[number[of]] | owner[number[of]].astype(np.int64) << 32
+    # A cherry that is a root is below a node of which no row is known, and from which all rows go to the left.
+    above = place[root[pair]]
+    records[above] = np.stack(
+        [
+            nodes << 32 | records[above, 0] & (1 << 32) - 1,
+            records[above, 1],
+            np.full(len(above), 1.0).view(np.int64),
+            np.zeros(len(above), dtype=np.int64),
+        ],
+        axis=1,
     )
-    begin = np.searchsorted(chunk[of], np.arange(len(chunks.start)))
-    return records, begin
+    leaves = np.full((count + 2, 2), absent)
+    ends = np.where(left[0] > 0, chunks.leaf, chunks.leaf[::-1])
+    leaves[:count] = np.where(bare, ends, np.where(is_leaf[0], chunks.leaf[0], chunks.leaf[1])).T[of]
+    return records, leaves, np.searchsorted(chunk[of], np.arange(len(chunks.start)))
 
 
 def rows_of_ratios(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
