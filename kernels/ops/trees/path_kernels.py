@@ -73,6 +73,15 @@ def numbers_at(at, stride, POINTS: tl.constexpr):
 
 
 @triton.jit
+def all_of(at, POINTS: tl.constexpr):
+    """Return the same number for each point."""
+    number, found = tl.load(at), ()
+    for _ in tl.static_range(POINTS):
+        found = found + (number,)
+    return found
+
+
+@triton.jit
 def pair_at(at):
     """Return two numbers that follow each other in memory, as a tuple."""
     one, two = tl.split(tl.load(at[:, None] + tl.arange(0, 2)[None, :]))
@@ -180,10 +189,8 @@ def close(
     FRESH: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
     """Return `R` of a node and what it gives, and add up what its cherry gives; or return `R` of the cherry, and 0."""
-    given, leaf = tl.zeros([ROWS], tl.float64), ()
-    for i in tl.static_range(POINTS):
-        leaf = leaf + (tl.load(value),)
-    if (flags & 259) == 2:
+    leaf = all_of(value, POINTS=POINTS)
+    if (flags & 2049) == 2048:
         total, given = closed(product, total, leaf, y, q, met, away, FRESH=FRESH, POINTS=POINTS)
     else:
         if (flags & 1) != 0:
@@ -193,13 +200,25 @@ def close(
             )  # fmt: skip
         else:
             other = numbers_at(stack + POINTS * ROWS, 2 * ROWS, POINTS=POINTS)
-        if (flags & 2) != 0:
+        if (flags & 2048) != 0:
             total, given = closed(product, other, leaf, y, q, met, away, FRESH=FRESH, POINTS=POINTS)
         else:
             alone = (flags & 512) != 0
             away = tl.where(alone, 0.0, away)
             total, given = closed(product, other, total, y, q, met | alone, away, FRESH=FRESH, POINTS=POINTS)
     return total, given
+
+
+@triton.jit
+def visit(
+    record, value, state, fresh, product, y, q, met, away, t, ratios, sums, stride,
+    FRESH: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Return `R` of a node whose children are a cherry and a leaf, and what it gives, and add up what its cherry does."""
+    other = cherry(
+        record + 4, value + 2, state, fresh, product, y, met, away, t, ratios, sums, stride, POINTS=POINTS
+    )
+    return closed(product, other, all_of(value, POINTS=POINTS), y, q, met, away, FRESH=FRESH, POINTS=POINTS)
 
 
 @triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
@@ -246,7 +265,7 @@ def walks_kernel(
         step, end = tl.load(first_step + chunk), tl.load(first_step + chunk + 1)
         word, cherry_node = tl.load(steps + 4 * step.to(tl.int64)), tl.load(steps + 4 * step.to(tl.int64) + 1)
         state, cherry_state = tl.load(own_states + (word >> 32) * ROWS), tl.load(own_states + cherry_node * ROWS)
-        next_step = step + 1 + (word & 1).to(tl.int32)
+        next_step = step + 1 + (word & 3).to(tl.int32)
         next_word = tl.load(steps + 4 * next_step.to(tl.int64))
         cherry_node = tl.load(steps + 4 * next_step.to(tl.int64) + 1)
         while step < end:
@@ -257,13 +276,13 @@ def walks_kernel(
             left, away, owner = sides(state, record)
             state = tl.load(own_states + (next_word >> 32) * ROWS)
             cherry_state = tl.load(own_states + cherry_node * ROWS)
-            step, word = next_step, next_word
-            next_step += 1 + (word & 1).to(tl.int32)
+            this, step, word = step, next_step, next_word
+            next_step += 1 + (word & 3).to(tl.int32)
             next_word = tl.load(steps + 4 * next_step.to(tl.int64))
             cherry_node = tl.load(steps + 4 * next_step.to(tl.int64) + 1)
             fresh = (flags & 4) != 0
             met = left == ((flags & 8) != 0)
-            stack = stacks + (flags >> 12) * (2 * POINTS * ROWS)
+            stack = stacks + (flags >> 14) * (2 * POINTS * ROWS)
             if (flags & 16) != 0:
                 product = numbers_at(stack, 2 * ROWS, POINTS=POINTS)
             if (flags & 32) != 0:
@@ -276,6 +295,33 @@ def walks_kernel(
                 else:
                     y = numbers_at(row_of(own_ratios, owner, known, POINTS=POINTS), 2, POINTS=POINTS)
                     product = below(product, y, met, away, POINTS=POINTS)
+            elif (flags & 2) != 0:
+                below_state = tl.load(own_states + tl.load(steps + 4 * this.to(tl.int64) + 5) * ROWS)
+                if (flags & 128) != 0:
+                    put(stack + POINTS * ROWS, 2 * ROWS, total, POINTS=POINTS)
+                if fresh:
+                    own = below(product, t, met, away, POINTS=POINTS)
+                else:
+                    y = numbers_at(row_of(own_ratios, owner, known, POINTS=POINTS), 2, POINTS=POINTS)
+                    own = below(product, y, met, away, POINTS=POINTS)
+                record += 4
+                value += 2
+                known = (own_cherry_state & 2) != 0
+                left, away, owner = sides(own_cherry_state, record)
+                met = left == ((flags & 8192) != 0)
+                if (flags & 4096) != 0:
+                    total, given = visit(
+                        record, value, below_state, (flags & 1024) != 0, own, t, t, met, away,
+                        t, own_ratios, own_sums, stride, FRESH=True, POINTS=POINTS,
+                    )  # fmt: skip
+                else:
+                    row = row_of(own_ratios, owner, known, POINTS=POINTS)
+                    y, q = numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
+                    total, given = visit(
+                        record, value, below_state, (flags & 1024) != 0, own, y, q, met, away,
+                        t, own_ratios, own_sums, stride, FRESH=False, POINTS=POINTS,
+                    )  # fmt: skip
+                add_whole(own_sums, owner, given, known, stride)
             else:
                 if fresh:
                     total, given = close(

@@ -26,17 +26,20 @@ FEWEST_POINTS = 8
 POINTS_TOGETHER = 8
 """The most points that a thread of a GPU has; a walk of more is done in parts."""
 
-CHERRY, LEAF, FRESH, LEFT = 1, 2, 4, 8
-"""Flags of a step: it closes a cherry; a child is a leaf; no node above has the node's player; a child is the left one.
+CHERRY, VISIT, FRESH, LEFT = 1, 2, 4, 8
+"""Flags of a step: it closes a cherry; it visits a child; no node above has the node's player; a child is the left one.
 
-That child is the one below, or the cherry, or else the one that is no leaf, or the first one.
+That child is the one below, or the cherry, or else the one that is no leaf, or the first one. The first two flags add
+up to the records that the step has after its own.
 """
 
-POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE, CHERRY_FRESH = 16, 32, 64, 128, 256, 512, 1024
-"""Flags of a step: what goes to the stack and comes from it; it goes down; it closes the cherry, but not the node; no
-node above has the player of the cherry."""
+POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE = 16, 32, 64, 128, 256, 512
+"""Flags of a step: what goes to the stack and comes from it; it goes down; it closes its cherry, but not its node."""
 
-DEPTH_BITS = 12
+CHERRY_FRESH, LEAF, VISITED_FRESH, VISITED_LEFT = 1024, 2048, 4096, 8192
+"""Flags of a step: no node above has the cherry's player; a child is a leaf; `FRESH` and `LEFT` of the visited child."""
+
+DEPTH_BITS = 14
 """The bits before the depth, which is the place on the stack."""
 
 
@@ -166,10 +169,10 @@ def steps_of(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the records of all walks, their leaves, and the first of each chunk's, then the number of all.
 
-    A step has a record of its node, and one of a cherry if it closes one; 2 empty records follow the last. A record is
-    int64 `[4]`: flags and the node's number among inner nodes, of 32 bits each; the number of the cherry; the share;
-    the row of ratios and the player, of 32 bits each. Its leaves are int64 `[2]`: those of a cherry are the left and
-    the right one, and a node has one, if a child is a leaf.
+    A step has a record of its node, then that of the child that it visits, and of the cherry that it closes; 3 empty
+    records follow the last. A record is int64 `[4]`: flags and the node's number among inner nodes, of 32 bits each;
+    the number of the next record's node; the share; the row of ratios and the player, of 32 bits each. Its leaves are
+    int64 `[2]`: those of a cherry are the left and the right one, and a node has one, if a child is a leaf.
 
     Args:
         trees: the nodes.
@@ -179,26 +182,31 @@ def steps_of(
     """
     node, nodes, absent = chunks.node, len(owner), np.count_nonzero(~trees.inner)
     below = np.stack([node + 1, node + 1 + trees.size[node + 1]])
-    bare = (chunks.child < 0).all(axis=0)
-    is_leaf = chunks.child < 0
+    is_leaf, bare, pairs = chunks.child < 0, (chunks.child < 0).all(axis=0), np.arange(len(node))
     cherry = ~is_leaf & bare[chunks.child]
-    deep = ~is_leaf & ~cherry
-    both, pairs = deep.all(axis=0), np.arange(len(node))
-    left, fresh = LEFT * trees.left[below], FRESH * (trees.earlier[node] == -1)
+    deep, root = ~is_leaf & ~cherry, trees.depth[node] == 0
+    left, fresh = trees.left[below], trees.earlier[node] == -1
+    small = ~bare & ~deep.any(axis=0) & is_leaf.any(axis=0)  # a cherry and a leaf
+    visited = deep & small[chunks.child]
+    entered = deep & ~visited  # and `P` is not at hand any more
 
     # The child of the node that closes it with another one: its cherry, or else the one that is no leaf, or the first.
     one = np.where(cherry.any(axis=0), cherry[1], is_leaf[0]).astype(int)
-    close = left[one, pairs] + fresh + CHERRY * cherry.any(axis=0) + LEAF * is_leaf.any(axis=0)
-    close += POP_P * deep.any(axis=0) + POP_R * both
-    two = cherry.all(axis=0)
-    root = bare & (trees.depth[node] == 0)
-    end = 2 * (node + trees.size[node])
+    one_left, one_child = left[one, pairs], chunks.child[one, pairs]
+    to_both, end = deep.all(axis=0), 2 * (node + trees.size[node])
+    to_first = LEFT * left[0] + FRESH * fresh
+    to_second = LEFT * left[1] + FRESH * fresh + PUSH_R * deep[0] + POP_P * entered[0]
+    of_small = VISIT + VISITED_LEFT * one_left[chunks.child] + VISITED_FRESH * fresh[chunks.child]
+    close = LEFT * one_left + FRESH * fresh + CHERRY * cherry.any(axis=0) + LEAF * is_leaf.any(axis=0)
+    close += POP_P * np.where(deep[1], entered[1], entered[0]) + POP_R * to_both
     steps = [
-        (deep[0], DOWN + PUSH_P + left[0] + fresh, 2 * below[0] + 1, pairs),
-        (deep[1], DOWN + np.where(both, POP_P + PUSH_R, PUSH_P) + left[1] + fresh, 2 * below[1] + 1, pairs),
-        (two, CHERRY + ALONE + left[0] + fresh, end, chunks.child[0]),
-        (root, np.full(len(node), CHERRY + ALONE + LEFT), end, pairs),
-        (~bare, close, end, chunks.child[one, pairs]),
+        (entered[0], to_first + DOWN + PUSH_P, 2 * below[0] + 1, pairs),
+        (visited[0], to_first + of_small[0], 2 * below[0] + 1, chunks.child[0]),
+        (entered[1], to_second + DOWN + PUSH_P * ~entered[0], 2 * below[1] + 1, pairs),
+        (visited[1], to_second + of_small[1], 2 * below[1] + 1, chunks.child[1]),
+        (cherry.all(axis=0), to_first + CHERRY + ALONE, end, chunks.child[0]),
+        (bare & root, np.full(len(node), CHERRY + ALONE + LEFT), end, pairs),
+        (~bare & (~small | root), close, end, one_child),
     ]
     pair = np.concatenate([pairs[own] for own, *_ in steps])
     flags, time, child = (np.concatenate([step[k][step[0]] for step in steps]) for k in (1, 2, 3))
@@ -206,33 +214,25 @@ def steps_of(
     order = np.lexsort((-node[pair], time, chunk[pair]))
     pair, flags, child = pair[order], flags[order], child[order]
 
-    second = (flags & CHERRY) > 0
-    place = np.cumsum(1 + second) - (1 + second)
-    count = len(pair) + np.count_nonzero(second)
+    visits, more = (flags & VISIT) > 0, flags & (CHERRY | VISIT)
+    place, count = np.cumsum(1 + more) - (1 + more), len(pair) + int(more.sum())
     of = np.empty(count, dtype=np.int64)  # the pair of each record
-    of[place], of[place[second] + 1] = pair, child[second]
+    of[place], of[place[more > 0] + 1], of[place[visits] + 2] = pair, child[more > 0], one_child[child[visits]]
+    last = np.where(visits, one_child[child], child)
+    flags += CHERRY_FRESH * (fresh[last] & (more > 0))
     number = (np.cumsum(trees.inner) - 1)[node]
-    records = np.zeros((count + 2, 4), dtype=np.int64)
+    records = np.zeros((count + 3, 4), dtype=np.int64)
     records[:count, 0] = number[of] << 32
-    records[:count, 1] = number[of]
     records[place, 0] |= trees.depth[node[pair]] << DEPTH_BITS | flags
-    records[place[second], 0] |= np.where(fresh[child[second]] > 0, CHERRY_FRESH, 0)
-    records[place[second], 1] = number[child[second]]
+    records[: count - 1, 1] = number[of[1:]]
     records[:count, 2] = trees.share[node].view(np.int64)[of]
     records[:count, 3] = ratio_rows[number[of]] | owner[number[of]].astype(np.int64) << 32
     # A cherry that is a root is below a node of which no row is known, and from which all rows go to the left.
-    above = place[root[pair]]
-    records[above] = np.stack(
-        [
-            nodes << 32 | records[above, 0] & (1 << 32) - 1,
-            records[above, 1],
-            np.full(len(above), 1.0).view(np.int64),
-            np.zeros(len(above), dtype=np.int64),
-        ],
-        axis=1,
-    )
-    leaves = np.full((count + 2, 2), absent)
-    ends = np.where(left[0] > 0, chunks.leaf, chunks.leaf[::-1])
+    above = place[bare[pair]]
+    records[above, 0] = nodes << 32 | records[above, 0] & (1 << 32) - 1
+    records[above, 2:] = np.float64(1.0).view(np.int64), 0
+    leaves = np.full((count + 3, 2), absent)
+    ends = np.where(left[0], chunks.leaf, chunks.leaf[::-1])
     leaves[:count] = np.where(bare, ends, np.where(is_leaf[0], chunks.leaf[0], chunks.leaf[1])).T[of]
     return records, leaves, np.searchsorted(chunk[of], np.arange(len(chunks.start)))
 
