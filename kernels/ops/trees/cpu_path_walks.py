@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .path_walks import POINTS_TOGETHER, Arranged, Chunks, rows_of_ratios
+from .path_walks import Arranged, Chunks, points_of_part, rows_of_ratios
 
 PAIRS = 2**11
 """The most nodes of chunks that are walked together, unless one chunk has more."""
@@ -171,7 +171,7 @@ def add_walk(walk: Walk, left: np.ndarray, known: np.ndarray, held: np.ndarray, 
 
 def _summed(numbers: np.ndarray) -> np.ndarray:
     """Return sums over the points of each part, one point after the other, `[parts, nodes, rows]`."""
-    together = min(len(numbers), POINTS_TOGETHER)
+    together = points_of_part(len(numbers))
     parts = numbers.reshape(len(numbers) // together, together, *numbers.shape[1:])
     found: np.ndarray = parts[:, 0].copy()
     for point in range(1, parts.shape[1]):

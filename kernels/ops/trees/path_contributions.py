@@ -52,7 +52,7 @@ ROWS = 32
 """The rows that a program walks with, one for each of its threads."""
 
 PROGRAMS = 2112
-"""The programs that walk together: a multiprocessor of a large GPU has the registers of 16."""
+"""The programs that walk together: a multiprocessor of a large GPU has the registers of 16 with up to 8 points."""
 
 LARGEST_STATES = 2**28
 """The most bytes that say where rows go at each node; more rows take turns."""
@@ -241,7 +241,8 @@ class PathContributions(Operation):
                 parts, _, together = parameters[f"weights_{points}"].shape
                 size = depth * 2 * together * ROWS
                 jobs = targets * parts * number * blocks
-                programs = min(jobs, PROGRAMS, max(LARGEST_STACKS // (8 * size), 1))
+                programs = PROGRAMS if together <= 8 else PROGRAMS * 3 // 4
+                programs = min(jobs, programs, max(LARGEST_STACKS // (8 * size), 1))
                 walks_kernel[(programs,)](
                     states=states,
                     **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step", "values")},

@@ -23,8 +23,8 @@ LEAVES = 256
 FEWEST_POINTS = 8
 """A GPU has no use for fewer points if any leaf needs as many."""
 
-POINTS_TOGETHER = 8
-"""The most points that a thread of a GPU has; a walk of more is done in parts."""
+POINTS_TOGETHER = 12
+"""The most points that a thread of a GPU has registers for; walks of more are done in parts."""
 
 CHERRY, VISIT, FRESH, LEFT = 1, 2, 4, 8
 """Flags of a step: it closes a cherry; it visits a child; no node above has the node's player; a child is the left one.
@@ -127,7 +127,9 @@ def chunks_of(trees: Arranged, child: np.ndarray, given: np.ndarray) -> list[Chu
     """
     leaf = np.where(trees.inner, -1, child[trees.node])
     asks = (leaf >= 0) & (trees.players > 0) & given[leaf]
-    needed = 1 << np.ceil(np.log2(np.maximum((trees.players + 1) // 2, 2))).astype(int)
+    fewest = np.maximum((trees.players + 1) // 2, 2)
+    needed = 1 << np.ceil(np.log2(fewest)).astype(int)
+    needed = np.where((needed >= 16) & (fewest <= needed * 3 // 4), needed * 3 // 4, needed)
     needed = np.maximum(needed, min(int(needed[asks].max(initial=1)), FEWEST_POINTS))
     return [_chunks(trees, leaf, asks & (needed == points), int(points)) for points in np.unique(needed[asks])]
 
@@ -249,8 +251,12 @@ def rows_of_ratios(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndar
     return table, row.ravel().astype(np.int32)
 
 
+def points_of_part(points: int) -> int:
+    """Return how many points a part of a rule has."""
+    return next(number for number in range(min(points, POINTS_TOGETHER), 0, -1) if points % number == 0)
+
+
 def in_parts(numbers: np.ndarray) -> np.ndarray:
-    """Return the numbers of each part of the points, `[parts, ..., points of a part]`, from `[..., points]`."""
-    together = min(numbers.shape[-1], POINTS_TOGETHER)
-    parts = numbers.reshape(*numbers.shape[:-1], -1, together)
+    """Return the numbers of each part of a rule, `[parts, ..., points of a part]`, from `[..., points]`."""
+    parts = numbers.reshape(*numbers.shape[:-1], -1, points_of_part(numbers.shape[-1]))
     return np.ascontiguousarray(np.moveaxis(parts, -2, 0))

@@ -115,8 +115,7 @@ def test_walks_have_the_same_bits_however_they_are_divided(
     """Whether leaves share chunks, need few points or many, and have them in parts."""
     monkeypatch.setattr(path_walks, "LEAVES", leaves)
     monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
-    for module in (path_walks, cpu_path_walks):
-        monkeypatch.setattr(module, "POINTS_TOGETHER", together)
+    monkeypatch.setattr(path_walks, "POINTS_TOGETHER", together)
     monkeypatch.setattr(cpu_path_walks, "PAIRS", 10)
     op = path_contributions(9, 8, 1, 6, outputs=2, stop=0.1, seed=1)
     op.check(9)
