@@ -45,7 +45,7 @@ from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .nodes import ROUNDINGS, check_trees
 from .path_kernels import states_kernel, walks_kernel
-from .path_walks import Arranged, Chunks, arranged, chunks_of, in_parts, rows_of_ratios, steps_of
+from .path_walks import Arranged, Chunks, arranged, chunks_of, in_parts, places_of, rows_of_ratios, steps_of
 from .terms import Terms
 
 ROWS = 32
@@ -237,9 +237,9 @@ class PathContributions(Operation):
             blocks = triton.cdiv(count, ROWS)
             sums = unit.new_zeros(output.shape[1], blocks * ROWS, dtype=torch.int64)
             states = self._launch_states(parameters, x[start:], count) if self._walks else sums
-            for points, number, depth in self._walks:
+            for points, number, places in self._walks:
                 parts, _, together = parameters[f"weights_{points}"].shape
-                size = depth * 2 * together * ROWS
+                size = places * together * ROWS
                 jobs = targets * parts * number * blocks
                 programs = PROGRAMS if together <= 8 else PROGRAMS * 3 // 4
                 programs = min(jobs, programs, max(LARGEST_STACKS // (8 * size), 1))
@@ -255,7 +255,7 @@ class PathContributions(Operation):
                     NODES=nodes,
                     RECORDS=len(parameters[f"steps_{points}"]),
                     WIDTH=self.columns + 1,
-                    DEPTH=depth,
+                    PLACES=places,
                     RATIOS=parameters[f"ratios_{points}"].shape[1],
                     PARTS=parts,
                     POINTS=together,
@@ -322,9 +322,11 @@ class PathContributions(Operation):
 
     @functools.cached_property
     def _walks(self) -> list[tuple[int, int, int]]:
-        """Return numbers of points, each with that of its chunks and the depth of their deepest node, plus 1."""
-        depth = self._trees.depth
-        return [(len(each.points), len(each.start) - 1, int(depth[each.node].max()) + 1) for each in self._chunks]
+        """Return numbers of points, each with that of its chunks and of the places of a stack."""
+        places = [int(places_of(self._trees, each).max()) + 2 for each in self._chunks]
+        return [
+            (len(each.points), len(each.start) - 1, most) for each, most in zip(self._chunks, places, strict=True)
+        ]
 
     @functools.cached_property
     def _cpu_walks(self) -> list[Walk]:

@@ -229,7 +229,7 @@ def walks_kernel(
     values,  # float64 [targets, RECORDS, 2], the values of leaves in units of the output
     ratios,  # float64 [PARTS, RATIOS, 2, POINTS], y and q
     weights,  # float64 [PARTS, 2, POINTS], 1 − t and the weights of the rule
-    stacks,  # float64 [programs, DEPTH, 2, POINTS / 2, ROWS, 2]
+    stacks,  # float64 [programs, PLACES, POINTS / 2, ROWS, 2]
     sums,  # int64 [targets, WIDTH, padded]
     blocks,
     jobs,  # the number of targets, parts, chunks and blocks of rows
@@ -237,7 +237,7 @@ def walks_kernel(
     NODES: tl.constexpr,
     RECORDS: tl.constexpr,
     WIDTH: tl.constexpr,
-    DEPTH: tl.constexpr,
+    PLACES: tl.constexpr,
     RATIOS: tl.constexpr,
     PARTS: tl.constexpr,  # of the points of the rule
     POINTS: tl.constexpr,  # of a part
@@ -245,7 +245,7 @@ def walks_kernel(
 ):
     """Add up what chunks give. A program does one block of rows of one chunk after another."""
     place = tl.arange(0, ROWS)
-    stacks += tl.program_id(0).to(tl.int64) * (DEPTH * 2 * POINTS * ROWS) + 2 * place
+    stacks += tl.program_id(0).to(tl.int64) * (PLACES * POINTS * ROWS) + 2 * place
     stride = blocks.to(tl.int64) * ROWS
     for job in tl.range(tl.program_id(0), jobs, tl.num_programs(0)):
         block = (job % blocks).to(tl.int64)
@@ -282,7 +282,7 @@ def walks_kernel(
             cherry_node = tl.load(steps + 4 * next_step.to(tl.int64) + 1)
             fresh = (flags & 4) != 0
             met = left == ((flags & 8) != 0)
-            stack = stacks + (flags >> 14) * (2 * POINTS * ROWS)
+            stack = stacks + (flags >> 14) * (POINTS * ROWS)
             if (flags & 16) != 0:
                 product = numbers_at(stack, 2 * ROWS, POINTS=POINTS)
             if (flags & 32) != 0:

@@ -7,8 +7,8 @@ so that leaves are first divided by the points that they need.
 
 A node whose children are leaves of the chunk, or in no leaf of it, is a cherry. A walk goes from a chunk's root over its
 inner nodes and back: one step goes down to each inner child that is no cherry, and one closes the node and its
-cherries. It holds `P` and `R` of one node, and keeps those of the nodes above for its return on a stack, which has a
-place for each depth.
+cherries. It holds `P` and `R` of one node, and keeps those of the nodes above for its return on a stack. A child with
+a cherry and a leaf is only visited: one step closes it, and keeps `P` of the node.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE = 16, 32, 64, 128, 256, 512
 CHERRY_FRESH, LEAF, VISITED_FRESH, VISITED_LEFT = 1024, 2048, 4096, 8192
 """Flags of a step: no node above has the cherry's player; a child is a leaf; `FRESH` and `LEFT` of the visited child."""
 
-DEPTH_BITS = 14
-"""The bits before the depth, which is the place on the stack."""
+PLACE_BITS = 14
+"""The bits before the node's place on the stack."""
 
 
 class Arranged(NamedTuple):
@@ -166,6 +166,42 @@ def _chunks(trees: Arranged, leaf: np.ndarray, own: np.ndarray, points: int) -> 
     )
 
 
+class Kinds(NamedTuple):
+    """Kinds of the children of a chunk's nodes, bool `[2, pairs]`, or of the nodes, bool `[pairs]`."""
+
+    is_leaf: np.ndarray
+    bare: np.ndarray  # of nodes: a cherry
+    cherry: np.ndarray
+    deep: np.ndarray  # neither leaf nor cherry
+    small: np.ndarray  # of nodes: one of a cherry and a leaf
+    visited: np.ndarray  # small
+    entered: np.ndarray  # deep and not small; once a walk is back, it does not have `P` at hand
+
+
+def kinds_of(chunks: Chunks) -> Kinds:
+    """Return the kinds of children and nodes."""
+    is_leaf = chunks.child < 0
+    bare = is_leaf.all(axis=0)
+    cherry = ~is_leaf & bare[chunks.child]
+    deep = ~is_leaf & ~cherry
+    small = ~bare & ~deep.any(axis=0) & is_leaf.any(axis=0)
+    visited = deep & small[chunks.child]
+    return Kinds(is_leaf, bare, cherry, deep, small, visited, deep & ~visited)
+
+
+def places_of(trees: Arranged, chunks: Chunks) -> np.ndarray:
+    """Return the place of each node's `P` on the stack; its `R` has the next place. A node without `P` has one less."""
+    kinds, depth = kinds_of(chunks), trees.depth[chunks.node]
+    free = np.zeros(len(depth), dtype=np.int64)  # the first free place
+    has_p = kinds.entered.any(axis=0)
+    for level in range(int(depth.max(initial=-1)) + 1):
+        own = np.flatnonzero(depth == level)
+        for side in range(2):
+            inner = own[kinds.entered[side, own]]
+            free[chunks.child[side, inner]] = free[inner] + 1 + (side == 1) * kinds.deep[0, inner]
+    return free - ~has_p
+
+
 def steps_of(
     trees: Arranged, chunks: Chunks, owner: np.ndarray, ratio_rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -184,13 +220,9 @@ def steps_of(
     """
     node, nodes, absent = chunks.node, len(owner), np.count_nonzero(~trees.inner)
     below = np.stack([node + 1, node + 1 + trees.size[node + 1]])
-    is_leaf, bare, pairs = chunks.child < 0, (chunks.child < 0).all(axis=0), np.arange(len(node))
-    cherry = ~is_leaf & bare[chunks.child]
-    deep, root = ~is_leaf & ~cherry, trees.depth[node] == 0
+    is_leaf, bare, cherry, deep, small, visited, entered = kinds_of(chunks)
+    pairs, root, place = np.arange(len(node)), trees.depth[node] == 0, places_of(trees, chunks)
     left, fresh = trees.left[below], trees.earlier[node] == -1
-    small = ~bare & ~deep.any(axis=0) & is_leaf.any(axis=0)  # a cherry and a leaf
-    visited = deep & small[chunks.child]
-    entered = deep & ~visited  # and `P` is not at hand any more
 
     # The child of the node that closes it with another one: its cherry, or else the one that is no leaf, or the first.
     one = np.where(cherry.any(axis=0), cherry[1], is_leaf[0]).astype(int)
@@ -217,20 +249,20 @@ def steps_of(
     pair, flags, child = pair[order], flags[order], child[order]
 
     visits, more = (flags & VISIT) > 0, flags & (CHERRY | VISIT)
-    place, count = np.cumsum(1 + more) - (1 + more), len(pair) + int(more.sum())
+    start, count = np.cumsum(1 + more) - (1 + more), len(pair) + int(more.sum())
     of = np.empty(count, dtype=np.int64)  # the pair of each record
-    of[place], of[place[more > 0] + 1], of[place[visits] + 2] = pair, child[more > 0], one_child[child[visits]]
+    of[start], of[start[more > 0] + 1], of[start[visits] + 2] = pair, child[more > 0], one_child[child[visits]]
     last = np.where(visits, one_child[child], child)
     flags += CHERRY_FRESH * (fresh[last] & (more > 0))
     number = (np.cumsum(trees.inner) - 1)[node]
     records = np.zeros((count + 3, 4), dtype=np.int64)
     records[:count, 0] = number[of] << 32
-    records[place, 0] |= trees.depth[node[pair]] << DEPTH_BITS | flags
+    records[start, 0] |= (place[pair] << PLACE_BITS | flags) & (1 << 32) - 1
     records[: count - 1, 1] = number[of[1:]]
     records[:count, 2] = trees.share[node].view(np.int64)[of]
     records[:count, 3] = ratio_rows[number[of]] | owner[number[of]].astype(np.int64) << 32
     # A cherry that is a root is below a node of which no row is known, and from which all rows go to the left.
-    above = place[bare[pair]]
+    above = start[bare[pair]]
     records[above, 0] = nodes << 32 | records[above, 0] & (1 << 32) - 1
     records[above, 2:] = np.float64(1.0).view(np.int64), 0
     leaves = np.full((count + 3, 2), absent)
