@@ -132,7 +132,9 @@ def add_walk(walk: Walk, left: np.ndarray, known: np.ndarray, held: np.ndarray, 
     weight[:, : deep - bare] = walk.weights
     for own in walk.levels[1:]:
         mine = factor[:, own.start - deep : own.stop - deep]
-        np.multiply(weight.take(walk.parent[own] - bare, axis=1), mine, out=weight[:, own.start - bare : own.stop - bare])
+        np.multiply(
+            weight.take(walk.parent[own] - bare, axis=1), mine, out=weight[:, own.start - bare : own.stop - bare]
+        )
     # The sums of P · q of the nodes without an inner child, from those of the nodes above with and without their y.
     above = walk.parent[roots:bare]
     product = np.take(weight, above - bare, axis=1, out=room.part(2, points, bare - roots, rows), mode="clip")

@@ -18,13 +18,16 @@ the factor f above, where aᵢ = 1 and rᵢ = r, sends the row to the child m; t
 
     y = (1 − t) r / f        P(o) = P · y c        P(m) = P · (1 − y c)        R = R(m) + y c (R(o) − R(m))
 
-and Σ over the points of `P · q · c (R(o) − R(m))` is what the node gives to player i, with q = −r / f². If aᵢ is 0
-above, or the node asks a constant, it gives nothing, and its children have the factors of their probabilities: y is 1,
-m is the left child. Walks over chunks of trees (`path_walks.py`) compute P on the way down and R on the way up.
+and c Σ P · q (R(o) − R(m)) over the points is what the node gives to player i, with q = −r / f². If aᵢ is 0 above, or
+the node asks a constant, it gives nothing, and its children have the factors of their probabilities: y is 1, m is the
+left child. If both children are leaves, R(o) − R(m) is the same at all points, and Σ P · q is c Σ P' y' · q on the side
+o of the node above, and Σ P' · q minus that on the side m; P', y' and c are those of the node above. Walks over chunks
+of trees (`path_walks.py`) compute P on the way down and R on the way up.
 
-What a node gives at a point is rounded to multiples of one unit of each target, a power of two, before it is added up.
-Integers have the same sum in any order, so that neither tiling nor device can change an answer. No value of a coalition
-is larger than the largest leaf of its tree; that bounds each summand and the sum.
+A sum over points adds one after the other. Rules of many points are in parts, each with a sum of its own. What a node
+gives in a part is rounded to multiples of one unit of each target, a power of two, before it is added up. Integers have
+the same sum in any order, so that neither tiling nor device can change an answer. No value of a coalition is larger
+than the largest leaf of its tree; that bounds each summand and the sum.
 """
 
 from __future__ import annotations
@@ -324,9 +327,7 @@ class PathContributions(Operation):
     def _walks(self) -> list[tuple[int, int, int]]:
         """Return numbers of points, each with that of its chunks and of the places of a stack."""
         places = [int(places_of(self._trees, each).max()) + 2 for each in self._chunks]
-        return [
-            (len(each.points), len(each.start) - 1, most) for each, most in zip(self._chunks, places, strict=True)
-        ]
+        return [(len(each.points), len(each.start) - 1, most) for each, most in zip(self._chunks, places, strict=True)]
 
     @functools.cached_property
     def _cpu_walks(self) -> list[Walk]:

@@ -66,7 +66,7 @@ def states_kernel(
 @triton.jit
 def numbers_at(at, stride, POINTS: tl.constexpr):
     """Return a number for each point; those of two points follow each other in memory."""
-    found = ()
+    found = tl.tuple(())
     for i in tl.static_range(0, POINTS, 2):
         found = found + pair_at(at + i // 2 * stride)
     return found
@@ -75,9 +75,9 @@ def numbers_at(at, stride, POINTS: tl.constexpr):
 @triton.jit
 def all_of(at, POINTS: tl.constexpr):
     """Return the same number for each point."""
-    number, found = tl.load(at), ()
+    number, found = tl.load(at), tl.tuple(())
     for _ in tl.static_range(POINTS):
-        found = found + (number,)
+        found += (number,)
     return found
 
 
@@ -120,9 +120,9 @@ def add_whole(sums, owner, given, known, stride):
 @triton.jit
 def below(product, y, met, away, POINTS: tl.constexpr):
     """Return `P` of a child, to which the rows in `met` go."""
-    found, met = (), tl.where(met, 1.0, 0.0).to(tl.float64)
+    found, met = tl.tuple(()), tl.where(met, 1.0, 0.0).to(tl.float64)
     for i in tl.static_range(POINTS):
-        found = found + (product[i] * tl.abs(met - y[i] * away),)
+        found += (product[i] * tl.abs(met - y[i] * away),)
     return found
 
 
@@ -135,31 +135,25 @@ def of_leaves(product, above, met, above_away, y, q, left, away, one, two, FRESH
     """
     between = tl.where(left, away, -away) * (two - one)
     middle = tl.where(left, one, two)
-    whole = product[0] if FRESH else product[0] * q[0]
-    part = whole * above[0]
-    found = (middle + y[0] * between,)
-    for i in tl.static_range(1, POINTS):
+    whole, part, found = 0.0, 0.0, tl.tuple(())
+    for i in tl.static_range(POINTS):
         weight = product[i] if FRESH else product[i] * q[i]
-        whole += weight
-        part += weight * above[i]
-        found = found + (middle + y[i] * between,)
+        whole = weight if i == 0 else whole + weight
+        part = weight * above[i] if i == 0 else part + weight * above[i]
+        found += (middle + y[i] * between,)
     part = part * above_away
     whole = tl.where(met, whole - part, part)
     return found, whole * (-between if FRESH else between)
 
 
 @triton.jit
-def cherry(
-    record, value, state, fresh, product, above, met, above_away, t, ratios, sums, stride, POINTS: tl.constexpr
-):
+def cherry(record, value, state, fresh, product, above, met, above_away, t, ratios, sums, stride, POINTS: tl.constexpr):
     """Return `R` of a cherry, and add up what it gives; `value` are the values of its leaves."""
     known = (state & 2) != 0
     left, away, owner = sides(state, record)
     one, two = pair_at(value)
     if fresh:
-        found, given = of_leaves(
-            product, above, met, above_away, t, t, left, away, one, two, FRESH=True, POINTS=POINTS
-        )
+        found, given = of_leaves(product, above, met, above_away, t, t, left, away, one, two, FRESH=True, POINTS=POINTS)
     else:
         row = row_of(ratios, owner, known, POINTS=POINTS)
         y, q = numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
@@ -174,12 +168,12 @@ def cherry(
 def closed(product, one, two, y, q, met, away, FRESH: tl.constexpr, POINTS: tl.constexpr):
     """Return `R` of a node from those of its children, `met` being the rows that go to `one`, and what it gives."""
     signed = tl.where(met, -away, away)
-    given, found = 0.0, ()
+    given, found = 0.0, tl.tuple(())
     for i in tl.static_range(POINTS):
         between = one[i] - two[i]
         weighed = (product[i] if FRESH else product[i] * q[i]) * between
         given = weighed if i == 0 else given + weighed
-        found = found + (tl.where(met, one[i], two[i]) + y[i] * (between * signed),)
+        found += (tl.where(met, one[i], two[i]) + y[i] * (between * signed),)
     return found, given * (-signed if FRESH else signed)
 
 
@@ -214,10 +208,8 @@ def visit(
     record, value, state, fresh, product, y, q, met, away, t, ratios, sums, stride,
     FRESH: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
-    """Return `R` of a node whose children are a cherry and a leaf, and what it gives, and add up what its cherry does."""
-    other = cherry(
-        record + 4, value + 2, state, fresh, product, y, met, away, t, ratios, sums, stride, POINTS=POINTS
-    )
+    """Return `R` of a node of a cherry and a leaf, and what it gives, and add up what its cherry gives."""
+    other = cherry(record + 4, value + 2, state, fresh, product, y, met, away, t, ratios, sums, stride, POINTS=POINTS)
     return closed(product, other, all_of(value, POINTS=POINTS), y, q, met, away, FRESH=FRESH, POINTS=POINTS)
 
 
@@ -256,11 +248,11 @@ def walks_kernel(
         own_sums = sums + target * WIDTH * stride + block * ROWS + place
         own_values = values + target * (2 * RECORDS) + 0 * place
         own_ratios = ratios + part.to(tl.int64) * (RATIOS * 2 * POINTS)
-        t, product, total = (), (), ()
+        t, product, total = tl.tuple(()), tl.tuple(()), tl.tuple(())
         for i in tl.static_range(POINTS):
-            t = t + (tl.load(weights + part * (2 * POINTS) + i),)
-            product = product + (tl.load(weights + part * (2 * POINTS) + POINTS + i) + tl.zeros([ROWS], tl.float64),)
-            total = total + (tl.zeros([ROWS], tl.float64),)
+            t += (tl.load(weights + part * (2 * POINTS) + i),)
+            product += (tl.load(weights + part * (2 * POINTS) + POINTS + i) + tl.zeros([ROWS], tl.float64),)
+            total += (tl.zeros([ROWS], tl.float64),)
         # Where rows go is loaded one step before, and what says for which nodes two steps before.
         step, end = tl.load(first_step + chunk), tl.load(first_step + chunk + 1)
         word, cherry_node = tl.load(steps + 4 * step.to(tl.int64)), tl.load(steps + 4 * step.to(tl.int64) + 1)

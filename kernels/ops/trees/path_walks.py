@@ -5,10 +5,10 @@ each other, with all nodes above them; what it gives does not depend on other ch
 the values of leaves: those of other chunks count as 0. Leaves whose paths ask few players need few points of the rule,
 so that leaves are first divided by the points that they need.
 
-A node whose children are leaves of the chunk, or in no leaf of it, is a cherry. A walk goes from a chunk's root over its
-inner nodes and back: one step goes down to each inner child that is no cherry, and one closes the node and its
-cherries. It holds `P` and `R` of one node, and keeps those of the nodes above for its return on a stack. A child with
-a cherry and a leaf is only visited: one step closes it, and keeps `P` of the node.
+A node is a cherry if both children are leaves, which is what children count as that have no leaf of the chunk. A walk
+goes from a chunk's root over its inner nodes and back: one step goes down to each inner child that is no cherry, and
+one closes the node and its cherry. The walk holds `P` and `R` of one node, and keeps those of the nodes above for its
+return on a stack. A child with a cherry and a leaf is visited: one step closes it, and still holds `P` of the node.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE = 16, 32, 64, 128, 256, 512
 """Flags of a step: what goes to the stack and comes from it; it goes down; it closes its cherry, but not its node."""
 
 CHERRY_FRESH, LEAF, VISITED_FRESH, VISITED_LEFT = 1024, 2048, 4096, 8192
-"""Flags of a step: no node above has the cherry's player; a child is a leaf; `FRESH` and `LEFT` of the visited child."""
+"""Flags of a step: `FRESH` of the cherry; a child is a leaf; `FRESH` and `LEFT` of the visited child."""
 
 PLACE_BITS = 14
 """The bits before the node's place on the stack."""
@@ -181,7 +181,7 @@ class Kinds(NamedTuple):
 def kinds_of(chunks: Chunks) -> Kinds:
     """Return the kinds of children and nodes."""
     is_leaf = chunks.child < 0
-    bare = is_leaf.all(axis=0)
+    bare: np.ndarray = is_leaf.all(axis=0)
     cherry = ~is_leaf & bare[chunks.child]
     deep = ~is_leaf & ~cherry
     small = ~bare & ~deep.any(axis=0) & is_leaf.any(axis=0)
