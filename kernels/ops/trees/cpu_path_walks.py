@@ -11,7 +11,7 @@ import torch
 
 from .path_walks import Arranged, Chunks, points_of_part, rows_of_ratios
 
-PAIRS = 2**11
+PAIRS = 3 * 2**10
 """The most nodes of chunks that are walked together, unless one chunk has more."""
 
 
@@ -27,6 +27,7 @@ class Walk(NamedTuple):
     parent: np.ndarray  # int64 [nodes]; of roots any
     by_left: np.ndarray  # bool [nodes, 1], whether they are left children
     roots: int  # how many roots have no inner child
+    of_roots: np.ndarray  # float64 [parts, roots, 1], the sums of their P · q
     bare: int  # how many nodes have no inner child
     levels: list[slice]  # the nodes with an inner child, those of each depth
     ends: np.ndarray  # int64 [2, bare], the left and the right leaf
@@ -68,9 +69,10 @@ def _walk(
         mine = below[side][~outer[side]]
         parent[mine], by_left[mine] = bare + np.flatnonzero(~outer[side]), side == 0
     starts = bare + np.searchsorted(depth[bare:], np.arange(int(depth[bare:].max(initial=-1)) + 2))
-    name = (np.cumsum(trees.inner) - 1)[node]
+    name, roots = (np.cumsum(trees.inner) - 1)[node], int(np.count_nonzero(depth[:bare] == 0))
+    weights = chunks.weights[:, None, None]
     return Walk(
-        weights=chunks.weights[:, None, None],
+        weights=weights,
         ratios=ratios,
         ratio=row[name],
         node=name,
@@ -78,7 +80,8 @@ def _walk(
         owner=owner[name][:, None].astype(np.int64),
         parent=parent,
         by_left=by_left,
-        roots=int(np.count_nonzero(depth[:bare] == 0)),
+        roots=roots,
+        of_roots=_summed(weights * ratios[1][:, row[name[:roots]], None]),
         bare=bare,
         levels=[slice(*each) for each in itertools.pairwise(starts.tolist())],
         ends=leaf[:, :bare],
@@ -90,13 +93,13 @@ def _walk(
 class Room(NamedTuple):
     """Memory for walks, used again and again: the system takes longer to give it than arithmetic to fill it."""
 
-    parts: np.ndarray  # float64 [4, *]
+    parts: np.ndarray  # float64 [5, *]
 
     @staticmethod
     def of(walks: list[Walk], rows: int) -> Room:
         """Return the memory for any of these walks."""
         largest = max((len(walk.weights) * (len(walk.node) + len(walk.leaves)) for walk in walks), default=0)
-        return Room(np.empty((4, largest * rows)))
+        return Room(np.empty((5, largest * rows)))
 
     def part(self, number: int, *shape: int) -> np.ndarray:
         """Return an array of that shape in one of the parts."""
@@ -127,25 +130,25 @@ def add_walk(walk: Walk, left: np.ndarray, known: np.ndarray, held: np.ndarray, 
     weight = room.part(1, points, count - bare, rows)  # P, and then P · q
     above = walk.parent[deep:] - bare
     factor = np.multiply(y[:, bare:], away[bare:], out=room.part(2, points, count - bare, rows))
-    factor = np.take(factor, above, axis=1, out=room.part(3, points, count - deep, rows), mode="clip")
+    shape = (points, count - deep, rows)
+    factor = np.take(factor, above, axis=1, out=room.part(3, *shape), mode="clip")  # "raise" would copy
     np.abs(np.subtract(met[deep:], factor, out=factor), out=factor)
     weight[:, : deep - bare] = walk.weights
     for own in walk.levels[1:]:
-        mine = factor[:, own.start - deep : own.stop - deep]
-        np.multiply(
-            weight.take(walk.parent[own] - bare, axis=1), mine, out=weight[:, own.start - bare : own.stop - bare]
-        )
+        mine, inner = factor[:, own.start - deep : own.stop - deep], slice(own.start - bare, own.stop - bare)
+        product = weight.take(walk.parent[own] - bare, axis=1, mode="clip")
+        np.multiply(product, mine, out=weight[:, inner])
     # The sums of P · q of the nodes without an inner child, from those of the nodes above with and without their y.
     above = walk.parent[roots:bare]
-    product = np.take(weight, above - bare, axis=1, out=room.part(2, points, bare - roots, rows), mode="clip")
-    product *= q[:, roots:bare]
+    product = np.multiply(weight.take(above - bare, axis=1, mode="clip"), q[:, roots:bare])
     whole = _summed(product)
-    product *= np.take(y, above, axis=1, out=room.part(3, points, bare - roots, rows), mode="clip")
+    product *= y.take(above, axis=1, mode="clip")
     part = _summed(product) * away[above]
-    ends = np.empty((len(whole), bare, rows))
-    ends[:, :roots] = _summed(walk.weights * q[:, :roots])
-    ends[:, roots:] = np.where(met[roots:bare], whole - part, part)
+    ends = np.where(met[roots:bare], whole - part, part)
+    if roots:
+        ends = np.concatenate([np.broadcast_to(walk.of_roots, (len(ends), roots, rows)), ends], axis=1)
     weight *= q[:, bare:]
+    y[:, bare:] *= signed[bare:]
 
     place = torch.from_numpy((walk.owner * rows + np.arange(rows)).ravel())
     total, given = room.part(2, points, count + len(walk.leaves), rows), room.part(3, points, count - bare, rows)
@@ -159,11 +162,12 @@ def add_walk(walk: Walk, left: np.ndarray, known: np.ndarray, held: np.ndarray, 
         total[:, count:] = values[walk.leaves][:, None]
         for own in reversed(walk.levels):
             inner = slice(own.start - bare, own.stop - bare)
-            one, two = (total.take(child[inner], axis=1, mode="clip") for child in walk.below)
+            one, two = room.part(4, 2, points, inner.stop - inner.start, rows)
+            np.take(total, walk.below[0, inner], axis=1, out=one, mode="clip")
+            np.take(total, walk.below[1, inner], axis=1, out=two, mode="clip")
             middle = np.where(goes[own], one, two)
             between = np.subtract(two, one, out=given[:, inner])
-            np.multiply(between, signed[own], out=two)
-            np.add(np.multiply(y[:, own], two, out=two), middle, out=total[:, own])
+            np.add(np.multiply(y[:, own], between, out=two), middle, out=total[:, own])
         given *= weight
         np.multiply(_summed(given), signed[bare:], out=gives[:, bare:])
         whole = np.rint(gives, out=gives).sum(axis=0)
@@ -175,7 +179,7 @@ def _summed(numbers: np.ndarray) -> np.ndarray:
     """Return sums over the points of each part, one point after the other, `[parts, nodes, rows]`."""
     together = points_of_part(len(numbers))
     parts = numbers.reshape(len(numbers) // together, together, *numbers.shape[1:])
-    found: np.ndarray = parts[:, 0].copy()
-    for point in range(1, parts.shape[1]):
-        found += parts[:, point]
+    if numbers[0].size == 1:  # whose points follow each other in memory, where NumPy would add in another order
+        parts = np.repeat(parts, 2, axis=2)
+    found: np.ndarray = parts.sum(axis=1)[:, : numbers.shape[1]]
     return found

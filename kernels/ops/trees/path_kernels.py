@@ -173,7 +173,7 @@ def closed(product, one, two, y, q, met, away, FRESH: tl.constexpr, POINTS: tl.c
         between = one[i] - two[i]
         weighed = (product[i] if FRESH else product[i] * q[i]) * between
         given = weighed if i == 0 else given + weighed
-        found += (tl.where(met, one[i], two[i]) + y[i] * (between * signed),)
+        found += (tl.where(met, one[i], two[i]) + y[i] * signed * between,)
     return found, given * (-signed if FRESH else signed)
 
 

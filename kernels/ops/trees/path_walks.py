@@ -181,7 +181,7 @@ class Kinds(NamedTuple):
 def kinds_of(chunks: Chunks) -> Kinds:
     """Return the kinds of children and nodes."""
     is_leaf = chunks.child < 0
-    bare: np.ndarray = is_leaf.all(axis=0)
+    bare = np.all(is_leaf, axis=0)
     cherry = ~is_leaf & bare[chunks.child]
     deep = ~is_leaf & ~cherry
     small = ~bare & ~deep.any(axis=0) & is_leaf.any(axis=0)
