@@ -44,15 +44,12 @@ import triton
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .cpu_path_walks import Room, Walk, add_walk, walks_of
-from .feature_major import feature_major
 from .integer_sum import add_chunks
 from .nodes import ROUNDINGS, check_trees
-from .path_kernels import states_kernel, walks_kernel
+from .path_kernels import walks_kernel
+from .path_states import ROWS, launch_states
 from .path_walks import Arranged, Chunks, arranged, chunks_of, in_parts, places_of, rows_of_ratios, steps_of
 from .terms import Terms
-
-ROWS = 32
-"""The rows that a program walks with, one for each of its threads."""
 
 PROGRAMS = 2112
 """The programs that walk together: a multiprocessor of a large GPU has the registers of 16 with up to 8 points."""
@@ -149,7 +146,10 @@ class PathContributions(Operation):
             ratios = np.append(np.broadcast_to([[1.0], [-1.0]], (1, 2, points)), ratios, axis=0)  # where not known
             steps, leaves, first_step = steps_of(trees, chunks, self.player[node], ratio_rows + 1)
             own = {"steps": steps, "first_step": first_step.astype(np.int32), "ratios": in_parts(ratios)}
-            own |= {"values": held[:, leaves]}
+            own |= {
+                "values": held[:, leaves],
+                "order": np.argsort(-np.diff(first_step), kind="stable").astype(np.int32),
+            }
             own |= {"weights": in_parts(np.stack([1 - chunks.points, chunks.weights]))}
             found |= {f"{name}_{points}": array for name, array in own.items()}
         return found
@@ -234,12 +234,17 @@ class PathContributions(Operation):
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), nodes, targets = inputs, len(self._inner) + 1, len(self.base)
         unit = parameters["unit"]
-        most = max(LARGEST_STATES // (nodes * ROWS), 1) * ROWS
+        most = max(LARGEST_STATES // (12 * nodes), 1) * ROWS
+        constants = {
+            "WORDS": self.sets.shape[1] if len(self.sets) else 0,
+            "FLOOR": self.rounding == "floor",
+            "MISSING": self._missing,
+        }
         for start in range(0, rows, most):
             count = min(most, rows - start)
             blocks = triton.cdiv(count, ROWS)
             sums = unit.new_zeros(output.shape[1], blocks * ROWS, dtype=torch.int64)
-            states = self._launch_states(parameters, x[start:], count) if self._walks else sums
+            states = launch_states(parameters, x[start:], count, constants) if self._walks else sums
             for points, number, places in self._walks:
                 parts, _, together = parameters[f"weights_{points}"].shape
                 size = places * together * ROWS
@@ -248,7 +253,7 @@ class PathContributions(Operation):
                 programs = min(jobs, programs, max(LARGEST_STACKS // (8 * size), 1))
                 walks_kernel[(programs,)](
                     states=states,
-                    **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step", "values")},
+                    **{name: parameters[f"{name}_{points}"] for name in ("order", "first_step", "steps", "values")},
                     **{name: parameters[f"{name}_{points}"] for name in ("ratios", "weights")},
                     stacks=unit.new_empty(programs * size),
                     sums=sums,
@@ -268,31 +273,11 @@ class PathContributions(Operation):
                 )
             add_chunks(sums, parameters, output[start:], count)
 
-    def _launch_states(self, parameters: Parameters, x: torch.Tensor, rows: int) -> torch.Tensor:
-        """Launch the kernels that say where rows go at nodes, and return `[⌈rows / ROWS⌉, nodes, ROWS]`."""
-        nodes, blocks = len(self._inner) + 1, triton.cdiv(rows, ROWS)
-        states = parameters["words"].new_empty(blocks, nodes, ROWS, dtype=torch.uint8)
-        block = 256 // ROWS
-        states_kernel[(triton.cdiv(nodes, block), blocks)](
-            x=feature_major(x, rows, ROWS, parameters["thresholds"]),
-            **{name: parameters[name] for name in ("words", "thresholds", "sets", "earlier")},
-            states=states,
-            FEATURES=x.shape[1],
-            NODES=nodes,
-            WORDS=self.sets.shape[1] if len(self.sets) else 0,
-            FLOOR=self.rounding == "floor",
-            MISSING=self._missing,
-            TOGETHER=ROWS,
-            BLOCK_NODES=block,
-            num_warps=4,
-        )
-        return states
-
     def reads_input_once(self) -> bool:
         return True
 
     def launches(self, inputs: int) -> int:
-        return 4 + len(self._chunks)
+        return 5 + len(self._chunks)
 
     def hides_nan(self) -> bool:
         return True

@@ -134,6 +134,35 @@ def test_walks_have_the_same_bits_however_they_are_divided(
     assert run_kernel(op, [x[:3]], device, torch.float64).tobytes() == whole[:3].tobytes()
 
 
+@pytest.mark.parametrize("players", [18, 25, 40])
+def test_leaves_of_many_players_have_rules_in_parts(device: torch.device, players: int) -> None:
+    """A chain: each node asks another player, its left child is a leaf, and the last leaf has all players."""
+    rng, inner = np.random.default_rng(players), 2 * np.arange(players)
+    feature = np.full(2 * players + 1, -1, np.int32)
+    feature[inner] = np.arange(players)
+    child = np.zeros(len(feature), np.int32)
+    child[inner], child[feature < 0] = inner + 1, np.arange(players + 1)
+    op = PathContributions(
+        feature,
+        rng.standard_normal(len(feature)).astype(np.float32),
+        child,
+        flags=np.zeros(len(feature), np.uint8),
+        sets=np.zeros((0, 1), np.int32),
+        roots=np.zeros(1, np.int32),
+        player=np.maximum(feature, 0),
+        share=rng.uniform(0, 1, len(feature)),
+        values=rng.standard_normal((players + 1, 1)),
+        base=np.zeros(1),
+        columns=players,
+        rounding="trunc",
+    )
+    op.check(players)
+    x = (rng.standard_normal((5, players)) - 1.5).astype(np.float32)  # many rows go to the right, where the chain does
+    found = run_on_cpu(op, [x])
+    assert np.abs(found - run_reference(op, [x])).max() <= 2.0**-46 * np.abs(op.values).sum()
+    assert run_kernel(op, [x], device, torch.float64).tobytes() == found.tobytes()
+
+
 OP = tree_contributions(6, 5, [1, 2, 2, 3])
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "terms": ({"lower": OP.lower[1:]}, "feature, lower, upper and flags must be [terms]."),
