@@ -87,7 +87,7 @@ CASES: dict[str, Case] = {
         "forest of 100 grown out, path",
         lambda: RandomForestRegressor(100, random_state=SEED, n_jobs=-1),
         32,
-        most_rows=64,
+        most_rows=1024,
     ),
     "ridge": Case("Ridge", lambda: make_pipeline(StandardScaler(), Ridge()), 64, BACKGROUND, 100),
     "degree-2": Case("degree 2", _degree_2, 32, BACKGROUND, 100),

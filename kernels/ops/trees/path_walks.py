@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEAVES = 256
+LEAVES = 192
 """The most leaves of a chunk."""
 
 FEWEST_POINTS = 8
