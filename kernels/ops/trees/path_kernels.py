@@ -1,4 +1,7 @@
-"""The kernel of `path_contributions.py`, which has the mathematics: walks over chunks."""
+"""The kernel of `path_contributions.py`, which has the mathematics: walks over chunks.
+
+Where `FIRST` is set, no node above asks the node's player: `y` is 1 − t there, and `q` is −1.
+"""
 
 from __future__ import annotations
 
