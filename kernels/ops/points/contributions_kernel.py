@@ -77,7 +77,7 @@ def four_sums(x, lane):
 @triton.jit
 def numbers_from(first, COUNT: tl.constexpr):
     """Return a tuple of numbers that follow each other."""
-    found = ()  # type: tuple[tl.tensor, ...]
+    found = tl.tuple(())
     for k in tl.static_range(COUNT):
         found += (tl.load(first + k),)
     return found
@@ -86,7 +86,7 @@ def numbers_from(first, COUNT: tl.constexpr):
 @triton.jit
 def four_blocks(first, mask, APART: tl.constexpr):
     """Return four blocks of numbers, each `APART` after the one before; they are 1 where `mask` is false."""
-    found = ()  # type: tuple[tl.tensor, ...]
+    found = tl.tuple(())
     for k in tl.static_range(4):
         found += (tl.load(first + k * APART, mask=mask, other=1.0),)
     return found
@@ -111,7 +111,7 @@ def times_linear_factors(up, down, deltas, nodes, PAIRS: tl.constexpr):
     sum_23, product_23 = deltas[2] + deltas[3], deltas[2] * deltas[3]
     one, two = sum_01 + sum_23, product_01 + product_23 + sum_01 * sum_23
     three, four = product_01 * sum_23 + product_23 * sum_01, product_01 * product_23
-    ups, downs = (), ()  # type: tuple[tl.tensor, ...], tuple[tl.tensor, ...]
+    ups, downs = tl.tuple(()), tl.tuple(())
     for k in tl.static_range(PAIRS):
         square = nodes[k] * nodes[k]
         even, odd = (four * square + two) * square + 1.0, (three * square + one) * nodes[k]
@@ -123,7 +123,7 @@ def times_linear_factors(up, down, deltas, nodes, PAIRS: tl.constexpr):
 @triton.jit
 def numerators(up, down, factor, nodes, forms, PAIRS: tl.constexpr):
     """Return the coefficients of `E` and `O` of `PairwiseContributions`, times a factor."""
-    evens, odds = (), ()  # type: tuple[tl.tensor, ...], tuple[tl.tensor, ...]
+    evens, odds = tl.tuple(()), tl.tuple(())
     for j in tl.static_range(PAIRS):
         even, odd = 0.0 * factor, 0.0 * factor
         for k in tl.static_range(PAIRS):
@@ -188,13 +188,13 @@ def parts_of_contributions_kernel(
             table = quadrature + part % GROUPS * (2 * PAIRS + 1 + PAIRS * PAIRS)
             nodes = numbers_from(table, PAIRS)
             one = tl.full([BLOCK], 1.0, tl.float64)
-            both, up = one, ()  # type: tl.tensor, tuple[tl.tensor, ...]
+            both, up = one, tl.tuple(())
             for _ in tl.static_range(PAIRS):
                 up += (one,)
             down = up
             next_a, next_e = four_blocks(of_row, always, BLOCK), four_blocks(e_of, real, POINTS)
             for first in tl.range(0, PLAYERS, 4, loop_unroll_factor=2):
-                a, e, deltas = next_a, next_e, ()  # type: tuple[tl.tensor, ...], tuple[tl.tensor, ...], tuple[tl.tensor, ...]
+                a, e, deltas = next_a, next_e, tl.tuple(())
                 ahead = tl.minimum(first + 4, PLAYERS - 4)
                 next_a = four_blocks(of_row + ahead * BLOCK, always, BLOCK)
                 next_e = four_blocks(e_of + ahead * POINTS, real, POINTS)
@@ -211,8 +211,8 @@ def parts_of_contributions_kernel(
             out = parts + ((row * tl.cdiv(POINTS, BLOCK) + block) * BACKGROUND * GROUPS + part) * (PLAYERS * TARGETS)
             next_deltas = four_blocks(delta_of, always, BLOCK)
             for first in tl.range(0, PLAYERS, 4, loop_unroll_factor=2):
-                delta, gains = next_deltas, ()  # type: tuple[tl.tensor, ...], tuple[tl.tensor, ...]
-                over, under = (), ()  # type: tuple[tl.tensor, ...], tuple[tl.tensor, ...]
+                delta, gains = next_deltas, tl.tuple(())
+                over, under = tl.tuple(()), tl.tuple(())
                 next_deltas = four_blocks(delta_of + tl.minimum(first + 4, PLAYERS - 4) * BLOCK, always, BLOCK)
                 for k in tl.static_range(4):
                     v = 1.0 - delta[k] * delta[k]

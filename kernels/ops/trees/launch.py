@@ -200,3 +200,11 @@ class ContributionsTile(NamedTuple):
 def contributions_tile(rows: int) -> ContributionsTile:
     """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
     return ContributionsTile(1, MOST_ENTRIES, 4) if rows <= 64 else ContributionsTile(64, 4, 1)
+
+
+def walk_programs(points: int) -> int:
+    """Return how many programs walk together: 16 on each multiprocessor of a large GPU, or 12 with many points.
+
+    `points` are those that a thread has, and take its registers.
+    """
+    return 2112 if points <= 8 else 1584

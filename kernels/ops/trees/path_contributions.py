@@ -45,14 +45,12 @@ from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .cpu_path_walks import Room, Walk, add_walk, walks_of
 from .integer_sum import add_chunks
+from .launch import walk_programs
 from .nodes import ROUNDINGS, check_trees
 from .path_kernels import walks_kernel
 from .path_states import ROWS, launch_states
 from .path_walks import Arranged, Chunks, arranged, chunks_of, in_parts, places_of, rows_of_ratios, steps_of
 from .terms import Terms
-
-PROGRAMS = 2112
-"""The programs that walk together: a multiprocessor of a large GPU has the registers of 16 with up to 8 points."""
 
 LARGEST_STATES = 2**28
 """The most bytes that say where rows go at each node; more rows take turns."""
@@ -145,12 +143,14 @@ class PathContributions(Operation):
             ratios, ratio_rows = rows_of_ratios(trees, chunks)
             ratios = np.append(np.broadcast_to([[1.0], [-1.0]], (1, 2, points)), ratios, axis=0)  # where not known
             steps, leaves, first_step = steps_of(trees, chunks, self.player[node], ratio_rows + 1)
-            own = {"steps": steps, "first_step": first_step.astype(np.int32), "ratios": in_parts(ratios)}
-            own |= {
-                "values": held[:, leaves],
+            own = {
+                "steps": steps,
+                "first_step": first_step.astype(np.int32),
                 "order": np.argsort(-np.diff(first_step), kind="stable").astype(np.int32),
+                "values": held[:, leaves],
+                "ratios": in_parts(ratios),
+                "weights": in_parts(np.stack([1 - chunks.points, chunks.weights])),
             }
-            own |= {"weights": in_parts(np.stack([1 - chunks.points, chunks.weights]))}
             found |= {f"{name}_{points}": array for name, array in own.items()}
         return found
 
@@ -232,7 +232,7 @@ class PathContributions(Operation):
         return left | ~known, known
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), nodes, targets = inputs, len(self._inner) + 1, len(self.base)
+        (x,), targets, nodes = inputs, len(self.base), len(parameters["words"])
         unit = parameters["unit"]
         most = max(LARGEST_STATES // (12 * nodes), 1) * ROWS
         constants = {
@@ -249,8 +249,7 @@ class PathContributions(Operation):
                 parts, _, together = parameters[f"weights_{points}"].shape
                 size = places * together * ROWS
                 jobs = targets * parts * number * blocks
-                programs = PROGRAMS if together <= 8 else PROGRAMS * 3 // 4
-                programs = min(jobs, programs, max(LARGEST_STACKS // (8 * size), 1))
+                programs = min(jobs, walk_programs(together), max(LARGEST_STACKS // (8 * size), 1))
                 walks_kernel[(programs,)](
                     states=states,
                     **{name: parameters[f"{name}_{points}"] for name in ("order", "first_step", "steps", "values")},

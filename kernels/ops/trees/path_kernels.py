@@ -80,11 +80,22 @@ def add_whole(sums, owner, given, known, stride):
 
 
 @triton.jit
-def below(product, y, met, away, POINTS: tl.constexpr):
+def times_factors(product, y, met, away, POINTS: tl.constexpr):
     """Return `P` of a child, to which the rows in `met` go."""
     found, met = tl.tuple(()), tl.where(met, 1.0, 0.0).to(tl.float64)
     for i in tl.static_range(POINTS):
         found += (product[i] * tl.abs(met - y[i] * away),)
+    return found
+
+
+@triton.jit
+def below(product, fresh, met, away, known, owner, t, ratios, POINTS: tl.constexpr):
+    """Return `P` of a child, to which the rows in `met` go; the other arguments are those of the node."""
+    if fresh:
+        found = times_factors(product, t, met, away, POINTS=POINTS)
+    else:
+        y = numbers_at(row_of(ratios, owner, known, POINTS=POINTS), 2, POINTS=POINTS)
+        found = times_factors(product, y, met, away, POINTS=POINTS)
     return found
 
 
@@ -243,20 +254,12 @@ def walks_kernel(
                     put(stack, 2 * ROWS, product, POINTS=POINTS)
                 if (flags & PUSH_R) != 0:
                     put(stack + POINTS * ROWS, 2 * ROWS, total, POINTS=POINTS)
-                if fresh:
-                    product = below(product, t, met, away, POINTS=POINTS)
-                else:
-                    y = numbers_at(row_of(own_ratios, owner, known, POINTS=POINTS), 2, POINTS=POINTS)
-                    product = below(product, y, met, away, POINTS=POINTS)
+                product = below(product, fresh, met, away, known, owner, t, own_ratios, POINTS=POINTS)
             elif (flags & VISIT) != 0:
                 below_state = tl.load(own_states + tl.load(steps + 4 * this.to(tl.int64) + 5))
                 if (flags & PUSH_R) != 0:
                     put(stack + POINTS * ROWS, 2 * ROWS, total, POINTS=POINTS)
-                if fresh:
-                    own = below(product, t, met, away, POINTS=POINTS)
-                else:
-                    y = numbers_at(row_of(own_ratios, owner, known, POINTS=POINTS), 2, POINTS=POINTS)
-                    own = below(product, y, met, away, POINTS=POINTS)
+                own = below(product, fresh, met, away, known, owner, t, own_ratios, POINTS=POINTS)
                 record += 4
                 value += 2
                 left, known, away, owner = sides(own_cherry_state, record)

@@ -1,8 +1,8 @@
 """Where rows go at the nodes of trees, and at which nodes that counts, for `path_contributions.py`.
 
-A node's state is a bit for each of 32 rows in two words: whether the row goes to the left, and whether the row is known
-there. It is if the node asks a player, and the row goes where all nodes above that ask the same player send the leaf.
-All rows that are not known go to the left.
+A node's state is a bit for each of 32 rows in two words: whether the row goes to the left, and whether it is known. A
+row is known at a node that asks a player, if it goes towards this node at all nodes above that ask the same player.
+Rows that are not known go to the left.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def states_kernel(
     NODES: tl.constexpr,
     BLOCK_NODES: tl.constexpr,
 ):
-    """Write the states of nodes, those of a row's nodes above being followed up to the first one."""
+    """Write the states of nodes. A lane goes from a node to all nodes above that ask the same player."""
     first = tl.program_id(1).to(tl.int64) * NODES
     node = tl.program_id(0) * BLOCK_NODES + tl.arange(0, BLOCK_NODES)
     mask = node < NODES

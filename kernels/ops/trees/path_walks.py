@@ -33,13 +33,13 @@ That child is the one below, or the cherry, or else the one that is no leaf, or 
 up to the records that the step has after its own.
 """
 
-POP_P, DOWN, PUSH_P, PUSH_R, POP_R, ALONE = 16, 32, 64, 128, 256, 512
+POP_P, DOWN, PUSH_P, PUSH_R, ALONE = 16, 32, 64, 128, 256
 """Flags of a step: what goes to the stack and comes from it; it goes down; it closes its cherry, but not its node."""
 
-CHERRY_FRESH, LEAF, VISITED_FRESH, VISITED_LEFT = 1024, 2048, 4096, 8192
+CHERRY_FRESH, LEAF, VISITED_FRESH, VISITED_LEFT = 512, 1024, 2048, 4096
 """Flags of a step: `FRESH` of the cherry; a child is a leaf; `FRESH` and `LEFT` of the visited child."""
 
-PLACE_BITS = 14
+PLACE_BITS = 13
 """The bits before the node's place on the stack."""
 
 
@@ -227,12 +227,12 @@ def steps_of(
     # The child of the node that closes it with another one: its cherry, or else the one that is no leaf, or the first.
     one = np.where(cherry.any(axis=0), cherry[1], is_leaf[0]).astype(int)
     one_left, one_child = left[one, pairs], chunks.child[one, pairs]
-    to_both, end = deep.all(axis=0), 2 * (node + trees.size[node])
+    end = 2 * (node + trees.size[node])
     to_first = LEFT * left[0] + FRESH * fresh
     to_second = LEFT * left[1] + FRESH * fresh + PUSH_R * deep[0] + POP_P * entered[0]
     of_small = VISIT + VISITED_LEFT * one_left[chunks.child] + VISITED_FRESH * fresh[chunks.child]
     close = LEFT * one_left + FRESH * fresh + CHERRY * cherry.any(axis=0) + LEAF * is_leaf.any(axis=0)
-    close += POP_P * np.where(deep[1], entered[1], entered[0]) + POP_R * to_both
+    close += POP_P * np.where(deep[1], entered[1], entered[0])
     steps = [
         (entered[0], to_first + DOWN + PUSH_P, 2 * below[0] + 1, pairs),
         (visited[0], to_first + of_small[0], 2 * below[0] + 1, chunks.child[0]),

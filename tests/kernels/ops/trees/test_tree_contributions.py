@@ -127,7 +127,7 @@ def test_walks_have_the_same_bits_however_they_are_divided(
     monkeypatch.setattr(paths, "NUMBERS", 1)
     assert run_on_cpu(op, [x]).tobytes() == whole.tobytes()
     for programs in (1, 3, 2**11):
-        monkeypatch.setattr(paths, "PROGRAMS", programs)
+        monkeypatch.setattr(paths, "walk_programs", lambda _, programs=programs: programs)
         assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(paths, "LARGEST_STATES", 1)
     monkeypatch.setattr(paths, "LARGEST_STACKS", 1)
