@@ -51,6 +51,7 @@ from triton_regressors.kernels.ops.linear.piecewise import Piecewise
 from triton_regressors.kernels.ops.linear.polynomial import Polynomial
 from triton_regressors.kernels.ops.points.pairwise import Pairwise
 from triton_regressors.kernels.ops.trees.background_contributions import BackgroundContributions
+from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.symmetric_trees import SymmetricTrees
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 from triton_regressors.kernels.ops.trees.tree_ensemble import TreeEnsemble
@@ -160,17 +161,19 @@ class Game:
     def rounding(self, X: np.ndarray) -> float:
         """Return the most that a sum of contributions can differ from the margin because numbers are rounded.
 
-        Tables of trees hold rounded numbers. Where the model rounds sums to float32, contributions are those of the
-        sums before that. `X` are rows, `[rows, n_features]`.
+        Tables of trees hold rounded numbers, and walks over trees compute in float32. Where the model rounds sums to
+        float32, contributions are those of the sums before that. `X` are rows, `[rows, n_features]`.
         """
-        tables = [
-            step.operation.table_rounding() for step in self._steps if isinstance(step.operation, TreeContributions)
+        trees = [
+            step.operation.rounding_error()
+            for step in self._steps
+            if isinstance(step.operation, TreeContributions | PathContributions)
         ]
         largest = 0.0
         for values in (self._values, Values(self.margin.steps, X)):
             parts = [np.abs(values[value]) @ weight for value, weight in self._rounded.items()]
             largest = max(largest, float(np.sum(parts, axis=0).max()) if parts else 0.0)
-        return 2 * 2.0**-24 * largest + sum(tables)
+        return 2 * 2.0**-24 * largest + sum(trees)
 
     def _add(self, operation: Operation, *inputs: str) -> str:
         """Add a step and return the name of its value."""

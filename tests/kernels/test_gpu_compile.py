@@ -91,7 +91,7 @@ def test_walks_keep_all_their_registers() -> None:
         "for launch in record(op, list(widths)):\n"
         "    if launch[0].__name__ == 'walks_kernel':\n"
         "        (loop,) = re.findall('scf.while .*', generate_for(90, *launch))\n"
-        "        print(loop.split('->')[1].count('tensor<32xf64>') / launch[1]['POINTS'])\n"
+        "        print(loop.split('->')[1].count('tensor<32xf32>') / launch[1]['POINTS'])\n"
     )
     done = run_without_interpreter("-c", script)
     assert done.stdout.splitlines() == ["2.0"], done.stdout + done.stderr

@@ -273,7 +273,9 @@ def allowed_in_float64(op: Operation, arrays: list[np.ndarray], expected: np.nda
         case PiecewiseAffine():
             parts = np.abs(op.values(torch.from_numpy(arrays[0]), op.nan_is_zero).numpy())
             return 1e-11 * (parts @ np.abs(op.weight) + 10.0 ** (op.coefficients.shape[2] - 1))
-        case BackgroundContributions() | PathContributions():
+        case PathContributions():
+            return op.rounding_error()
+        case BackgroundContributions():
             return 2.0**-46 * np.abs(op.values).sum()
         case Elementwise() | Expression() | Power() | RowNorm():
             return 2 * (max(array.shape[1] for array in arrays) + 8) * 2.0**-53 * size

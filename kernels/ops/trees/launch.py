@@ -202,9 +202,13 @@ def contributions_tile(rows: int) -> ContributionsTile:
     return ContributionsTile(1, MOST_ENTRIES, 4) if rows <= 64 else ContributionsTile(64, 4, 1)
 
 
-def walk_programs(points: int) -> int:
-    """Return how many programs walk together: 16 on each multiprocessor of a large GPU, or 12 with many points.
+class WalkTile(NamedTuple):
+    """How programs walk over trees (`path_kernels.py`)."""
 
-    `points` are those that a thread has, and take its registers.
-    """
-    return 2112 if points <= 8 else 1584
+    programs: int  # each a warp, as many as run together on a large GPU: 16 or 20 on each multiprocessor
+    registers: int  # of a thread, as many as these programs leave it
+
+
+def walk_tile(rows: int) -> WalkTile:
+    """Return the tile for `rows` rows: many rows hide how long loads take behind each other."""
+    return WalkTile(2112, 128) if rows <= 32 else WalkTile(2640, 96)

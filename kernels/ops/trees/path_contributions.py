@@ -8,8 +8,9 @@ the probabilities there. A leaf of the value v gives to player k
 
     v ∫₀¹ (aₖ − rₖ) Πᵢ (t · aᵢ + (1 − t) · rᵢ) / (t · aₖ + (1 − t) · rₖ) dt
 
-which is a polynomial of degree d − 1 in t for d players. The Gauss–Legendre rule with n ≥ d / 2 points is exact for it.
-Tables of all patterns (`tree_contributions.py`) take less time for few players.
+which is a polynomial of degree d − 1 in t for d players. The Gauss–Legendre rule with n ≥ d / 2 points is exact for it;
+fewer points do where their error is too small to matter (`path_points.py`). Tables of all patterns
+(`tree_contributions.py`) take less time for few players.
 
 Leaves share the work of their common paths. At a point t of the weight w, `P` of a node is w times the product of all
 factors `t · aᵢ + (1 − t) · rᵢ` above it, and `R` is the sum over the leaves below of their values, each times the
@@ -19,15 +20,15 @@ the factor f above, where aᵢ = 1 and rᵢ = r, sends the row to the child m; t
     y = (1 − t) r / f        P(o) = P · y c        P(m) = P · (1 − y c)        R = R(m) + y c (R(o) − R(m))
 
 and c Σ P · q (R(o) − R(m)) over the points is what the node gives to player i, with q = −r / f². If aᵢ is 0 above, or
-the node asks a constant, it gives nothing, and its children have the factors of their probabilities: y is 1, m is the
-left child. If both children are leaves, R(o) − R(m) is the same at all points, and Σ P · q is c Σ P' y' · q on the side
-o of the node above, and Σ P' · q minus that on the side m; P', y' and c are those of the node above. Walks over chunks
-of trees (`path_walks.py`) compute P on the way down and R on the way up.
+the node asks a constant, it gives nothing, and its children have the factors of their probabilities: y is 1, q is 0, m
+is the left child. Walks over chunks of trees (`path_walks.py`) compute P on the way down and R on the way up. Small
+subtrees at the ends have tables of R, and of what their nodes give as multiples of P (`path_tips.py`).
 
-A sum over points adds one after the other. Rules of many points are in parts, each with a sum of its own. What a node
-gives in a part is rounded to multiples of one unit of each target, a power of two, before it is added up. Integers have
-the same sum in any order, so that neither tiling nor device can change an answer. No value of a coalition is larger
-than the largest leaf of its tree; that bounds each summand and the sum.
+P, R and the tables are float32, which is what the answers are. A sum over points adds one after the other. Rules of
+many points are in parts, each with a sum of its own. What a node gives in a part is rounded to multiples of one unit of
+each target, a power of two, before it is added up. Integers have the same sum in any order, so that neither tiling nor
+device can change an answer. No value of a coalition is larger than the largest leaf of its tree; that bounds each
+summand and the sum.
 """
 
 from __future__ import annotations
@@ -44,15 +45,28 @@ import triton
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .cpu_path_walks import Room, Walk, add_walk, walks_of
-from .integer_sum import add_chunks
-from .launch import walk_programs
+from .integer_sum import ROUND, add_chunks
+from .launch import walk_tile
 from .nodes import ROUNDINGS, check_trees
 from .path_kernels import walks_kernel
+from .path_points import LARGEST_ERROR, POINTS
 from .path_states import ROWS, launch_states
-from .path_walks import Arranged, Chunks, arranged, chunks_of, in_parts, places_of, rows_of_ratios, steps_of
+from .path_tips import Tips, digits, fitting_tips, patterns_of, starts_of, table_of
+from .path_walks import (
+    Chunks,
+    adds_of,
+    chunks_of,
+    in_parts,
+    order_of,
+    places_of,
+    points_of_part,
+    rows_of_ratios,
+    steps_of,
+)
+from .preorder import Arranged, arranged
 from .terms import Terms
 
-LARGEST_STATES = 2**28
+LARGEST_STATES = 2**30
 """The most bytes that say where rows go at each node; more rows take turns."""
 
 LARGEST_STACKS = 2**28
@@ -60,6 +74,9 @@ LARGEST_STACKS = 2**28
 
 NUMBERS = 2**20
 """The most numbers of one kind that plain NumPy has for a walk, unless one row has more."""
+
+ROUND_BITS = np.float64(ROUND.value).view(np.int64)
+"""What is added to a sum with each number."""
 
 LARGEST_TILE = 2**24
 """The most decisions of nodes that it has for a tile of rows, unless one row has more."""
@@ -129,30 +146,43 @@ class PathContributions(Operation):
         number = np.cumsum(trees.inner) - 1
         earlier = trees.earlier[trees.inner]
         above = np.where(earlier >= 0, 2 * number[earlier] + trees.by_right[trees.inner], earlier)
-        held = np.append(self._held, np.zeros((len(self.base), 1)), axis=1)
-        found = {  # one more node asks a constant, so that no row is known there
-            "words": np.append(self.feature[node] << 2 | self.flags[node], np.int32(0)),
-            "thresholds": np.append(self.threshold[node], self.threshold.dtype.type(0)),
+        tip_nodes, tip_digits = digits(trees, self._tips)
+        # One more node asks a constant, so that no row is known there.
+        words = np.append(self.feature[node] << 2 | self.flags[node], np.int32(0))
+        numbers = np.argsort(words, kind="stable").astype(np.int32)
+        found = {
+            "words": words[numbers],
+            "thresholds": np.append(self.threshold[node], self.threshold.dtype.type(0))[numbers],
+            "numbers": numbers,
             "sets": self.sets,
             "earlier": np.append(above, -2).astype(np.int32),
+            "tip_nodes": tip_nodes,
+            "tip_digits": tip_digits,
             "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32),
             **self.plain_parameters(),
         }
+        adds = np.zeros(self.columns + 1, dtype=np.int64)
         for chunks in self._chunks:
-            points = len(chunks.points)
             ratios, ratio_rows = rows_of_ratios(trees, chunks)
-            ratios = np.append(np.broadcast_to([[1.0], [-1.0]], (1, 2, points)), ratios, axis=0)  # where not known
-            steps, leaves, first_step = steps_of(trees, chunks, self.player[node], ratio_rows + 1)
+            parts = len(chunks.points) // points_of_part(len(chunks.points))
+            adds += parts * adds_of(trees, self._tips, chunks, self.player[node], self.columns)
+            steps, first_step = steps_of(trees, self._tips, chunks, self.player[node], ratio_rows)
             own = {
                 "steps": steps,
                 "first_step": first_step.astype(np.int32),
                 "order": np.argsort(-np.diff(first_step), kind="stable").astype(np.int32),
-                "values": held[:, leaves],
+                "table": np.ascontiguousarray(np.swapaxes(in_parts(self._table(chunks)), 0, 1)),
                 "ratios": in_parts(ratios),
-                "weights": in_parts(np.stack([1 - chunks.points, chunks.weights])),
+                "weights": in_parts(chunks.weights.astype(np.float32)),
             }
-            found |= {f"{name}_{points}": array for name, array in own.items()}
+            found |= {f"{name}_{len(chunks.points)}": array for name, array in own.items()}
+        found["first_sums"] = np.tile(-adds * ROUND_BITS, len(self.base))  # modulo 2 ** 64
         return found
+
+    def _table(self, chunks: Chunks) -> np.ndarray:
+        """Return what the tips of chunks give, float32 `[targets, entries, points]`."""
+        trees, leaf = self._trees, np.where(self._trees.inner, -1, self.child[self._trees.node])
+        return table_of(trees, self._tips, chunks.own, leaf, self._held, chunks.points)
 
     def plain_parameters(self) -> dict[str, np.ndarray]:
         """Return the unit and the constant of each output."""
@@ -160,6 +190,15 @@ class PathContributions(Operation):
         baseline[:, -1] = self.base
         unit = np.repeat(np.ldexp(1.0, self._exponent), self.columns + 1)
         return {"unit": unit, "baseline": baseline.ravel()}
+
+    def rounding_error(self) -> float:
+        """Return how far contributions and their sum may be from what they are in real numbers.
+
+        Numbers of the walks are rounded to 24 bits. The errors of a tree are random, and together below two roundings
+        of its largest value; those of several trees are independent. Fewer points than are exact add their errors.
+        """
+        together = np.sqrt((self._largest**2).sum(axis=0))
+        return float((2.0**-23 * together + LARGEST_ERROR * self._largest.sum(axis=0)).max(initial=0.0))
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         found = torch.zeros(len(inputs[0]), len(self.base), self.columns + 1, dtype=torch.float64)
@@ -210,15 +249,15 @@ class PathContributions(Operation):
 
     def compute_on_cpu(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         x, outputs = inputs[0], []
-        held = np.append(self._held, np.zeros((len(self.base), 1)), axis=1)
         numbers = max((len(walk.weights) * len(walk.node) for walk in self._cpu_walks), default=1)
         rows = min(max(NUMBERS // numbers, 1), max(LARGEST_TILE // max(len(self._inner), 1), 1))
         room = Room.of(self._cpu_walks, min(rows, len(x)))
         for part in x.split(rows):
             sums = torch.zeros(len(self.base), self.columns + 1, len(part), dtype=torch.int64)
             left, known = self._states(part)
+            patterns = patterns_of(self._trees, self._tips, left, known)
             for walk in self._cpu_walks:
-                add_walk(walk, left, known, held, sums, room)
+                add_walk(walk, left, known, patterns, sums, room)
             outputs.append(sums.flatten(0, 1).T.to(torch.float64))
         return parameters["baseline"] + torch.cat(outputs) * parameters["unit"]
 
@@ -233,8 +272,8 @@ class PathContributions(Operation):
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
         (x,), targets, nodes = inputs, len(self.base), len(parameters["words"])
-        unit = parameters["unit"]
-        most = max(LARGEST_STATES // (12 * nodes), 1) * ROWS
+        unit, tile = parameters["unit"], walk_tile(rows)
+        most = max(LARGEST_STATES // (12 * nodes + ROWS * len(parameters["tip_digits"])), 1) * ROWS
         constants = {
             "WORDS": self.sets.shape[1] if len(self.sets) else 0,
             "FLOOR": self.rounding == "floor",
@@ -243,24 +282,25 @@ class PathContributions(Operation):
         for start in range(0, rows, most):
             count = min(most, rows - start)
             blocks = triton.cdiv(count, ROWS)
-            sums = unit.new_zeros(output.shape[1], blocks * ROWS, dtype=torch.int64)
-            states = launch_states(parameters, x[start:], count, constants) if self._walks else sums
+            sums = parameters["first_sums"][:, None].repeat(1, blocks * ROWS)
+            asked = launch_states(parameters, x[start:], count, constants) if self._walks else {}
             for points, number, places in self._walks:
-                parts, _, together = parameters[f"weights_{points}"].shape
+                parts, together = parameters[f"weights_{points}"].shape
                 size = places * together * ROWS
                 jobs = targets * parts * number * blocks
-                programs = min(jobs, walk_programs(together), max(LARGEST_STACKS // (8 * size), 1))
+                programs = min(jobs, tile.programs, max(LARGEST_STACKS // (4 * size), 1))
                 walks_kernel[(programs,)](
-                    states=states,
-                    **{name: parameters[f"{name}_{points}"] for name in ("order", "first_step", "steps", "values")},
+                    **asked,
+                    **{name: parameters[f"{name}_{points}"] for name in ("order", "first_step", "steps", "table")},
                     **{name: parameters[f"{name}_{points}"] for name in ("ratios", "weights")},
-                    stacks=unit.new_empty(programs * size),
+                    stacks=unit.new_empty(programs * size, dtype=torch.float32),
                     sums=sums,
                     blocks=blocks,
                     jobs=jobs,
                     chunks=number,
                     NODES=nodes,
-                    RECORDS=len(parameters[f"steps_{points}"]),
+                    TIPS=len(parameters["tip_digits"]),
+                    ENTRIES=parameters[f"table_{points}"].shape[2],
                     WIDTH=self.columns + 1,
                     PLACES=places,
                     RATIOS=parameters[f"ratios_{points}"].shape[1],
@@ -268,6 +308,7 @@ class PathContributions(Operation):
                     POINTS=together,
                     ROWS=ROWS,
                     num_warps=1,
+                    maxnreg=tile.registers,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
             add_chunks(sums, parameters, output[start:], count)
@@ -276,14 +317,16 @@ class PathContributions(Operation):
         return True
 
     def launches(self, inputs: int) -> int:
-        return 5 + len(self._chunks)
+        return 6 + len(self._chunks)
 
     def hides_nan(self) -> bool:
         return True
 
     def describe(self) -> str:
         points = " and ".join(str(len(chunks.points)) for chunks in self._chunks)
-        return f"{len(self.roots)} trees of {self.columns} columns, {points or 'no'} points"
+        entries = sum(starts_of(self._tips, chunks.own)[1] * len(chunks.points) for chunks in self._chunks)
+        size = f"tables of {4e-6 * len(self.base) * entries:.2g} MB"
+        return f"{len(self.roots)} trees of {self.columns} columns, {points or 'no'} points, {size}"
 
     def _terms(self, nodes: np.ndarray) -> Terms:
         """Return what nodes ask, as terms; those of leaves mean nothing."""
@@ -303,21 +346,36 @@ class PathContributions(Operation):
         return found
 
     @functools.cached_property
+    def _tips(self) -> Tips:
+        """Return the subtrees whose sums come from tables."""
+        exact = (int(self.players_of_leaves().max(initial=0)) + 1) // 2
+        return fitting_tips(self._trees, len(self.base) * int(POINTS[np.searchsorted(POINTS, exact)]))
+
+    @functools.cached_property
     def _chunks(self) -> list[Chunks]:
         """Return the chunks for each number of points."""
-        return chunks_of(self._trees, self.child, (self.values != 0).any(axis=1))
+        trees = self._trees
+        asks, held = ~trees.inner & (trees.players > 0), np.zeros(len(trees.inner))
+        value, largest = np.abs(self.values[self.child[trees.node[asks]]]), self._largest[trees.tree[asks]]
+        held[asks] = (value / np.where(largest > 0, largest, 1.0)).max(axis=1, initial=0.0)
+        asks[asks] = (value != 0).any(axis=1)
+        return chunks_of(trees, self._tips, asks, held)
 
     @functools.cached_property
     def _walks(self) -> list[tuple[int, int, int]]:
         """Return numbers of points, each with that of its chunks and of the places of a stack."""
-        places = [int(places_of(self._trees, each).max()) + 2 for each in self._chunks]
+        places = [sum(places_of(order_of(self._trees, chunks))) for chunks in self._chunks]
         return [(len(each.points), len(each.start) - 1, most) for each, most in zip(self._chunks, places, strict=True)]
 
     @functools.cached_property
     def _cpu_walks(self) -> list[Walk]:
         """Return the walks as plain NumPy does them."""
         owner = self.player[self._inner]
-        return [walk for chunks in self._chunks for walk in walks_of(self._trees, chunks, owner)]
+        return [
+            walk
+            for chunks in self._chunks
+            for walk in walks_of(self._trees, self._tips, chunks, owner, self._table(chunks))
+        ]
 
     @functools.cached_property
     def _missing(self) -> bool:
@@ -354,13 +412,18 @@ class PathContributions(Operation):
         return found
 
     @functools.cached_property
+    def _largest(self) -> np.ndarray:
+        """Return the largest value of the leaves of each tree, float64 `[trees, targets]`."""
+        found = np.zeros((len(self.roots), len(self.base)))
+        leaf = ~self._trees.inner
+        np.maximum.at(found, self._trees.tree[leaf], np.abs(self.values[self.child[self._trees.node[leaf]]]))
+        return found
+
+    @functools.cached_property
     def _exponent(self) -> np.ndarray:
         """Return the exponents of the targets' units.
 
         A summand is below twice the largest value of its tree, and a sum below twice the sum of these over the trees.
         """
-        largest = np.zeros((len(self.roots), len(self.base)))
-        leaf = ~self._trees.inner
-        np.maximum.at(largest, self._trees.tree[leaf], np.abs(self.values[self.child[self._trees.node[leaf]]]))
-        one, all_trees = (np.frexp(each)[1] for each in (largest.max(axis=0), largest.sum(axis=0)))
+        one, all_trees = (np.frexp(each)[1] for each in (self._largest.max(axis=0), self._largest.sum(axis=0)))
         return np.maximum(np.maximum(one - 50, all_trees - 61), -950)  # so that the unit itself is a normal number

@@ -1,7 +1,4 @@
-"""The kernel of `path_contributions.py`, which has the mathematics: walks over chunks.
-
-Where `FIRST` is set, no node above asks the node's player: `y` is 1 − t there, and `q` is −1.
-"""
+"""The kernel of `path_contributions.py`, which has the mathematics: walks over chunks."""
 
 from __future__ import annotations
 
@@ -11,196 +8,176 @@ import triton.language as tl
 from . import path_walks as walks
 from .integer_sum import ROUND
 
-ROUND_BITS = tl.constexpr(0x4338000000000000)
-"""The bits of `ROUND`."""
+ONE, TWO, ENTER = map(tl.constexpr, (walks.ONE, walks.TWO, walks.ENTER))
+PUSH_P, POP_P, PUSH_R = map(tl.constexpr, (walks.PUSH_P, walks.POP_P, walks.PUSH_R))
+TIP, TIPS_ONLY = map(tl.constexpr, (walks.TIP, walks.TIPS_ONLY))
+LEFT, FIRST_LEFT, SECOND_LEFT = map(tl.constexpr, (walks.LEFT, walks.FIRST_LEFT, walks.SECOND_LEFT))
+COUNT_BITS = tl.constexpr(walks.COUNT_BITS)
+WORDS = tl.constexpr(walks.WORDS)
 
-CHERRY, VISIT, FRESH, LEFT = map(tl.constexpr, (walks.CHERRY, walks.VISIT, walks.FRESH, walks.LEFT))
-POP_P, DOWN, PUSH_P, PUSH_R = map(tl.constexpr, (walks.POP_P, walks.DOWN, walks.PUSH_P, walks.PUSH_R))
-ALONE, LEAF, CHERRY_FRESH = map(tl.constexpr, (walks.ALONE, walks.LEAF, walks.CHERRY_FRESH))
-VISITED_FRESH, VISITED_LEFT = map(tl.constexpr, (walks.VISITED_FRESH, walks.VISITED_LEFT))
-PLACE_BITS = tl.constexpr(walks.PLACE_BITS)
+
+@triton.jit
+def four_of(first, second, third, fourth):
+    """Return four numbers as they follow each other in memory, `[ROWS, 4]`."""
+    return tl.reshape(tl.join(tl.join(first, third), tl.join(second, fourth)), [first.shape[0], 4])
+
+
+@triton.jit
+def parts_of(four):
+    """Return four numbers that follow each other in memory, as a tuple."""
+    even, odd = tl.split(tl.reshape(four, [four.shape[0], 2, 2]))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
 
 
 @triton.jit
 def numbers_at(at, stride, POINTS: tl.constexpr):
-    """Return a number for each point; those of two points follow each other in memory."""
+    """Return a number for each point; those of four points follow each other in memory."""
     found = tl.tuple(())
-    for i in tl.static_range(0, POINTS, 2):
-        found = found + pair_at(at + i // 2 * stride)
+    for i in tl.static_range(0, POINTS, 4):
+        found = found + parts_of(tl.load((at + i // 4 * stride)[:, None] + tl.arange(0, 4)[None, :]))
     return found
-
-
-@triton.jit
-def all_of(at, POINTS: tl.constexpr):
-    """Return the same number for each point."""
-    number, found = tl.load(at), tl.tuple(())
-    for _ in tl.static_range(POINTS):
-        found += (number,)
-    return found
-
-
-@triton.jit
-def pair_at(at):
-    """Return two numbers that follow each other in memory, as a tuple."""
-    one, two = tl.split(tl.load(at[:, None] + tl.arange(0, 2)[None, :]))
-    return one, two
 
 
 @triton.jit
 def put(at, stride, numbers, POINTS: tl.constexpr):
     """Write what `numbers_at` reads."""
-    for i in tl.static_range(0, POINTS, 2):
-        tl.store((at + i // 2 * stride)[:, None] + tl.arange(0, 2)[None, :], tl.join(numbers[i], numbers[i + 1]))
+    for i in tl.static_range(0, POINTS, 4):
+        four = four_of(numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3])
+        tl.store((at + i // 4 * stride)[:, None] + tl.arange(0, 4)[None, :], four)
 
 
 @triton.jit
-def sides(state, record):
-    """Return which rows go to the left and are known, the other side's probability, and the row of ratios and player.
+def low(word):
+    """Return the lower one of the numbers in a word."""
+    return word.to(tl.int32)
 
-    `state` has a bit for each row.
+
+@triton.jit
+def high(word):
+    """Return the upper one of the numbers in a word."""
+    return (word >> 32).to(tl.int32)
+
+
+@triton.jit
+def sides(state, shares, ROWS: tl.constexpr):
+    """Return which rows go to the left, which are known, and the probability of the other side.
+
+    `state` has a bit for each row, and `shares` the probabilities of both sides.
     """
-    share, owner = pair_at(record + 2)
-    share = share.to(tl.float64, bitcast=True)
-    row = tl.arange(0, record.shape[0])
-    left, known = (state.to(tl.int32) >> row) & 1, ((state >> 32).to(tl.int32) >> row) & 1
-    return left != 0, known != 0, tl.where(left != 0, 1.0 - share, share), owner
+    row = tl.arange(0, ROWS)
+    left, known = (low(state) >> row) & 1, (high(state) >> row) & 1
+    return left != 0, known != 0, tl.where(left != 0, high(shares), low(shares)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def row_of(ratios, owner, known, POINTS: tl.constexpr):
-    """Return where a node's row of ratios is; the first row is for rows that are not known."""
-    return ratios + tl.where(known, (owner & 0xFFFFFFFF) * (2 * POINTS), 0)
-
-
-@triton.jit
-def add_whole(sums, owner, given, known, stride):
-    """Add the nearest whole numbers to the sums of a player, where known."""
-    whole = (given + ROUND).to(tl.int64, bitcast=True) - ROUND_BITS
-    tl.atomic_add(sums + (owner >> 32) * stride, whole, mask=known, sem="relaxed")
-
-
-@triton.jit
-def times_factors(product, y, met, away, POINTS: tl.constexpr):
-    """Return `P` of a child, to which the rows in `met` go."""
-    found, met = tl.tuple(()), tl.where(met, 1.0, 0.0).to(tl.float64)
+def factors(y, met, away, POINTS: tl.constexpr):
+    """Return the factors of a child, to which the rows in `met` go."""
+    found, met = tl.tuple(()), tl.where(met, 1.0, 0.0)
     for i in tl.static_range(POINTS):
-        found += (product[i] * tl.abs(met - y[i] * away),)
+        found += (tl.abs(met - y[i] * away),)
     return found
 
 
 @triton.jit
-def below(product, fresh, met, away, known, owner, t, ratios, POINTS: tl.constexpr):
-    """Return `P` of a child, to which the rows in `met` go; the other arguments are those of the node."""
-    if fresh:
-        found = times_factors(product, t, met, away, POINTS=POINTS)
-    else:
-        y = numbers_at(row_of(ratios, owner, known, POINTS=POINTS), 2, POINTS=POINTS)
-        found = times_factors(product, y, met, away, POINTS=POINTS)
-    return found
+def plus(numbers, zero, POINTS: tl.constexpr):
+    """Return numbers plus 0, for which a GPU waits here until they are loaded, and not where they are needed.
 
-
-@triton.jit
-def of_leaves(product, above, met, above_away, y, q, left, away, one, two, FIRST: tl.constexpr, POINTS: tl.constexpr):
-    """Return `R` of a cherry, and what it gives.
-
-    `product`, `above` and `above_away` are `P`, `y` and the probability of the node above, and the rows in `met` go to
-    the cherry; `one` and `two` are the leaves to the left and right.
+    There it would wait for whatever was loaded since, even if it had not loaded these numbers.
     """
-    between = tl.where(left, away, -away) * (two - one)
-    middle = tl.where(left, one, two)
-    whole, part, found = 0.0, 0.0, tl.tuple(())
+    found = tl.tuple(())
     for i in tl.static_range(POINTS):
-        weight = product[i] if FIRST else product[i] * q[i]
-        whole = weight if i == 0 else whole + weight
-        part = weight * above[i] if i == 0 else part + weight * above[i]
-        found += (middle + y[i] * between,)
-    part = part * above_away
-    whole = tl.where(met, whole - part, part)
-    return found, whole * (-between if FIRST else between)
-
-
-@triton.jit
-def cherry(record, value, state, fresh, product, above, met, above_away, t, ratios, sums, stride, POINTS: tl.constexpr):
-    """Return `R` of a cherry, and add up what it gives; `value` are the values of its leaves."""
-    left, known, away, owner = sides(state, record)
-    one, two = pair_at(value)
-    if fresh:
-        found, given = of_leaves(product, above, met, above_away, t, t, left, away, one, two, FIRST=True, POINTS=POINTS)
-    else:
-        row = row_of(ratios, owner, known, POINTS=POINTS)
-        y, q = numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
-        found, given = of_leaves(
-            product, above, met, above_away, y, q, left, away, one, two, FIRST=False, POINTS=POINTS
-        )
-    add_whole(sums, owner, given, known, stride)
+        found += (numbers[i] + zero,)
     return found
 
 
 @triton.jit
-def closed(product, one, two, y, q, met, away, FIRST: tl.constexpr, POINTS: tl.constexpr):
+def times(product, other, POINTS: tl.constexpr):
+    """Return products point by point."""
+    found = tl.tuple(())
+    for i in tl.static_range(POINTS):
+        found += (product[i] * other[i],)
+    return found
+
+
+@triton.jit
+def on_the_way(product, state, shares, row, met_left, ratios, ROWS: tl.constexpr, POINTS: tl.constexpr):
+    """Return `P` of a child of a node; the child is the left one if `met_left`, and `row` is the node's of ratios."""
+    left, known, away = sides(state, shares, ROWS=ROWS)
+    y = numbers_at(ratios + tl.where(known, row * (2 * POINTS), 0), 4, POINTS=POINTS)
+    return times(product, factors(y, left == met_left, away, POINTS=POINTS), POINTS=POINTS)
+
+
+@triton.jit
+def add_whole(sums, player, given, stride):
+    """Add the bits of the nearest whole number and of `ROUND` to the sums of a player."""
+    tl.atomic_add(sums + player * stride, (given.to(tl.float64) + ROUND).to(tl.int64, bitcast=True), sem="relaxed")
+
+
+@triton.jit
+def give(product, numbers, player, sums, stride, POINTS: tl.constexpr):
+    """Add what an inner node of a tip gives."""
+    given = product[0] * numbers[0]
+    for i in tl.static_range(1, POINTS):
+        given += product[i] * numbers[i]
+    add_whole(sums, player, given, stride)
+
+
+@triton.jit
+def tip(product, y, met, away, entries, pattern, count, players, third, sums, stride, POINTS: tl.constexpr):
+    """Return `R` of a tip, and add what its inner nodes give.
+
+    `product` is `P` of the node above, whose rows in `met` go to the tip. `players` and `third` are where a step has
+    two players, and the third one. Numbers are loaded before those loaded earlier are needed, even where a tip has
+    fewer inner nodes and the numbers of the next tip follow.
+    """
+    at = entries + pattern.to(tl.int32) * ((1 + count) * POINTS)
+    found, one = numbers_at(at, 4, POINTS=POINTS), numbers_at(at + POINTS, 4, POINTS=POINTS)
+    product = times(product, factors(y, met, away, POINTS=POINTS), POINTS=POINTS)
+    if count > 0:
+        both = tl.load(players)
+        two = numbers_at(at + 2 * POINTS, 4, POINTS=POINTS)
+        give(product, one, low(both), sums, stride, POINTS=POINTS)
+        if count > 1:
+            three = numbers_at(at + 3 * POINTS, 4, POINTS=POINTS)
+            give(product, two, high(both), sums, stride, POINTS=POINTS)
+            if count > 2:
+                give(product, three, tl.load(third), sums, stride, POINTS=POINTS)
+    return found
+
+
+@triton.jit
+def closed(product, one, two, y, q, met, away, POINTS: tl.constexpr):
     """Return `R` of a node from those of its children, `met` being the rows that go to `one`, and what it gives."""
     signed = tl.where(met, -away, away)
     given, found = 0.0, tl.tuple(())
     for i in tl.static_range(POINTS):
         between = one[i] - two[i]
-        weighed = (product[i] if FIRST else product[i] * q[i]) * between
+        weighed = product[i] * q[i] * between
         given = weighed if i == 0 else given + weighed
         found += (tl.where(met, one[i], two[i]) + y[i] * signed * between,)
-    return found, given * (-signed if FIRST else signed)
-
-
-@triton.jit
-def close(
-    flags, record, value, state, product, total, y, q, met, away, stack, t, ratios, sums, stride,
-    FIRST: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
-):  # fmt: skip
-    """Return `R` of a node and what it gives, and add up what its cherry gives; or return `R` of the cherry, and 0."""
-    leaf = all_of(value, POINTS=POINTS)
-    if (flags & (LEAF | CHERRY)) == LEAF:
-        total, given = closed(product, total, leaf, y, q, met, away, FIRST=FIRST, POINTS=POINTS)
-    else:
-        if (flags & CHERRY) != 0:
-            other = cherry(
-                record + 4, value + 2, state, (flags & CHERRY_FRESH) != 0, product, y, met, away,
-                t, ratios, sums, stride, POINTS=POINTS,
-            )  # fmt: skip
-        else:
-            other = numbers_at(stack + POINTS * ROWS, 2 * ROWS, POINTS=POINTS)
-        if (flags & LEAF) != 0:
-            total, given = closed(product, other, leaf, y, q, met, away, FIRST=FIRST, POINTS=POINTS)
-        else:
-            alone = (flags & ALONE) != 0
-            away = tl.where(alone, 0.0, away)
-            total, given = closed(product, other, total, y, q, met | alone, away, FIRST=FIRST, POINTS=POINTS)
-    return total, given
-
-
-@triton.jit
-def visit(
-    record, value, state, fresh, product, y, q, met, away, t, ratios, sums, stride,
-    FIRST: tl.constexpr, POINTS: tl.constexpr,
-):  # fmt: skip
-    """Return `R` of a node of a cherry and a leaf, and what it gives, and add up what its cherry gives."""
-    other = cherry(record + 4, value + 2, state, fresh, product, y, met, away, t, ratios, sums, stride, POINTS=POINTS)
-    return closed(product, other, all_of(value, POINTS=POINTS), y, q, met, away, FIRST=FIRST, POINTS=POINTS)
+    return found, given * signed
 
 
 @triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
 def walks_kernel(
     states,  # int64 [blocks, NODES], see `path_states.py`
-    steps,  # int64 [RECORDS, 4], see `steps_of` in `path_walks.py`
+    patterns,  # int8 [blocks, TIPS, ROWS]
+    steps,  # int64 [STEPS, WORDS], see `steps_of` in `path_walks.py`
     first_step,  # int32 [chunks + 1]
     order,  # int32 [chunks], the chunks from the one with most steps on, so that programs end at the same time
-    values,  # float64 [targets, RECORDS, 2], the values of leaves in units of the output
-    ratios,  # float64 [PARTS, RATIOS, 2, POINTS], y and q
-    weights,  # float64 [PARTS, 2, POINTS], 1 − t and the weights of the rule
-    stacks,  # float64 [programs, PLACES, POINTS / 2, ROWS, 2]
-    sums,  # int64 [targets, WIDTH, padded]
+    table,  # float32 [targets, PARTS, ENTRIES, POINTS], see `table_of` in `path_tips.py`
+    ratios,  # float32 [PARTS, RATIOS, 2, POINTS], y and q
+    weights,  # float32 [PARTS, POINTS], of the rule
+    stacks,  # float32 [programs, PLACES, POINTS / 4, ROWS, 4]
+    sums,  # int64 [targets, WIDTH, padded], to which the bits of `ROUND` are added with each number
     blocks,
     jobs,  # the number of targets, parts, chunks and blocks of rows
     chunks,
     NODES: tl.constexpr,
-    RECORDS: tl.constexpr,
+    TIPS: tl.constexpr,
+    ENTRIES: tl.constexpr,
     WIDTH: tl.constexpr,
     PLACES: tl.constexpr,
     RATIOS: tl.constexpr,
@@ -210,84 +187,89 @@ def walks_kernel(
 ):
     """Add up what chunks give. A program does one block of rows of one chunk after another."""
     place = tl.arange(0, ROWS)
-    stacks += tl.program_id(0).to(tl.int64) * (PLACES * POINTS * ROWS) + 2 * place
+    stacks += tl.program_id(0).to(tl.int64) * (PLACES * POINTS * ROWS) + 4 * place
     stride = blocks.to(tl.int64) * ROWS
     for job in tl.range(tl.program_id(0), jobs, tl.num_programs(0)):
         block = (job % blocks).to(tl.int64)
         chunk = tl.load(order + job // blocks % chunks)
         part = job // blocks // chunks % PARTS
         target = (job // blocks // chunks // PARTS).to(tl.int64)
-        own_states = states + block * NODES
+        own_states, own_patterns = states + block * NODES, patterns + block * (TIPS * ROWS) + place
         own_sums = sums + target * WIDTH * stride + block * ROWS + place
-        own_values = values + target * (2 * RECORDS) + 0 * place
+        own_table = table + (target * PARTS + part) * (ENTRIES * POINTS)
         own_ratios = ratios + part.to(tl.int64) * (RATIOS * 2 * POINTS)
-        t, product, total = tl.tuple(()), tl.tuple(()), tl.tuple(())
+        product, total = tl.tuple(()), tl.tuple(())
+        zero = 0.0 * tl.load(weights)
         for i in tl.static_range(POINTS):
-            t += (tl.load(weights + part * (2 * POINTS) + i),)
-            product += (tl.load(weights + part * (2 * POINTS) + POINTS + i) + tl.zeros([ROWS], tl.float64),)
-            total += (tl.zeros([ROWS], tl.float64),)
-        # Where rows go is loaded one step before, and what says for which nodes two steps before.
+            product += (tl.load(weights + part * POINTS + i) + tl.zeros([ROWS], tl.float32),)
+            total += (tl.zeros([ROWS], tl.float32),)
+        # Where rows go is loaded one step before, and what says for which nodes and tips two steps before.
         step, end = tl.load(first_step + chunk), tl.load(first_step + chunk + 1)
-        word, cherry_node = tl.load(steps + 4 * step.to(tl.int64)), tl.load(steps + 4 * step.to(tl.int64) + 1)
-        state, cherry_state = tl.load(own_states + (word >> 32)), tl.load(own_states + cherry_node)
-        next_step = step + 1 + (word & (CHERRY | VISIT)).to(tl.int32)
-        next_word = tl.load(steps + 4 * next_step.to(tl.int64))
-        cherry_node = tl.load(steps + 4 * next_step.to(tl.int64) + 1)
+        record = steps + step.to(tl.int64) * WORDS
+        word, way, ends = tl.load(record), tl.load(record + 1), tl.load(record + 2)
+        state, first, second = (
+            tl.load(own_states + high(word)), tl.load(own_states + low(way)), tl.load(own_states + high(way))
+        )  # fmt: skip
+        one_pattern, two_pattern = tl.load(own_patterns + low(ends) * ROWS), tl.load(own_patterns + high(ends) * ROWS)
+        next_word, way, ends = tl.load(record + WORDS), tl.load(record + WORDS + 1), tl.load(record + WORDS + 2)
         while step < end:
-            flags = word.to(tl.int32)
-            record = steps + 4 * step.to(tl.int64) + 0 * place
-            value = own_values + 2 * step.to(tl.int64)
-            left, known, away, owner = sides(state, record)
-            own_cherry_state = cherry_state
-            state, cherry_state = tl.load(own_states + (next_word >> 32)), tl.load(own_states + cherry_node)
-            this, step, word = step, next_step, next_word
-            next_step += 1 + (word & (CHERRY | VISIT)).to(tl.int32)
-            next_word = tl.load(steps + 4 * next_step.to(tl.int64))
-            cherry_node = tl.load(steps + 4 * next_step.to(tl.int64) + 1)
-            fresh = (flags & FRESH) != 0
-            met = left == ((flags & LEFT) != 0)
-            stack = stacks + (flags >> PLACE_BITS) * (POINTS * ROWS)
-            if (flags & POP_P) != 0:
-                product = numbers_at(stack, 2 * ROWS, POINTS=POINTS)
-            if (flags & DOWN) != 0:
+            flags, word = low(word), next_word
+            shares, first_shares, second_shares = tl.load(record + 3), tl.load(record + 4), tl.load(record + 5)
+            node, rows, entries = tl.load(record + 6), tl.load(record + 7), tl.load(record + 8)
+            left, known, away = sides(state, shares, ROWS=ROWS)
+            first_state, second_state, one_tip, two_tip = first, second, one_pattern, two_pattern
+            state, first, second = (
+                tl.load(own_states + high(word)),
+                tl.load(own_states + low(way)),
+                tl.load(own_states + high(way), mask=(low(word) & TWO) != 0),
+            )
+            one_pattern = tl.load(own_patterns + low(ends) * ROWS)
+            two_pattern = tl.load(own_patterns + high(ends) * ROWS, mask=(low(word) & TIPS_ONLY) != 0)
+            next_word, way, ends = (
+                tl.load(record + 2 * WORDS), tl.load(record + 2 * WORDS + 1), tl.load(record + 2 * WORDS + 2)
+            )  # fmt: skip
+            if (flags & (POP_P | PUSH_R)) != 0:
+                if (flags & POP_P) != 0:
+                    product = plus(
+                        numbers_at(stacks + low(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS), zero,
+                        POINTS=POINTS,
+                    )  # fmt: skip
+                if (flags & PUSH_R) != 0:
+                    put(stacks + high(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, total, POINTS=POINTS)
+            own = product
+            if (flags & ONE) != 0:
+                own = on_the_way(
+                    own, first_state, first_shares, low(rows), (flags & FIRST_LEFT) != 0, own_ratios,
+                    ROWS=ROWS, POINTS=POINTS,
+                )  # fmt: skip
+                if (flags & TWO) != 0:
+                    own = on_the_way(
+                        own, second_state, second_shares, high(rows), (flags & SECOND_LEFT) != 0, own_ratios,
+                        ROWS=ROWS, POINTS=POINTS,
+                    )  # fmt: skip
+            if (flags & ENTER) != 0:
                 if (flags & PUSH_P) != 0:
-                    put(stack, 2 * ROWS, product, POINTS=POINTS)
-                if (flags & PUSH_R) != 0:
-                    put(stack + POINTS * ROWS, 2 * ROWS, total, POINTS=POINTS)
-                product = below(product, fresh, met, away, known, owner, t, own_ratios, POINTS=POINTS)
-            elif (flags & VISIT) != 0:
-                below_state = tl.load(own_states + tl.load(steps + 4 * this.to(tl.int64) + 5))
-                if (flags & PUSH_R) != 0:
-                    put(stack + POINTS * ROWS, 2 * ROWS, total, POINTS=POINTS)
-                own = below(product, fresh, met, away, known, owner, t, own_ratios, POINTS=POINTS)
-                record += 4
-                value += 2
-                left, known, away, owner = sides(own_cherry_state, record)
-                met = left == ((flags & VISITED_LEFT) != 0)
-                if (flags & VISITED_FRESH) != 0:
-                    total, given = visit(
-                        record, value, below_state, (flags & CHERRY_FRESH) != 0, own, t, t, met, away,
-                        t, own_ratios, own_sums, stride, FIRST=True, POINTS=POINTS,
-                    )  # fmt: skip
-                else:
-                    row = row_of(own_ratios, owner, known, POINTS=POINTS)
-                    y, q = numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
-                    total, given = visit(
-                        record, value, below_state, (flags & CHERRY_FRESH) != 0, own, y, q, met, away,
-                        t, own_ratios, own_sums, stride, FIRST=False, POINTS=POINTS,
-                    )  # fmt: skip
-                add_whole(own_sums, owner, given, known, stride)
+                    put(stacks + low(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, product, POINTS=POINTS)
+                product = own
             else:
-                if fresh:
-                    total, given = close(
-                        flags, record, value, own_cherry_state, product, total, t, t, met, away, stack,
-                        t, own_ratios, own_sums, stride, FIRST=True, ROWS=ROWS, POINTS=POINTS,
+                row = own_ratios + tl.where(known, low(node) * (2 * POINTS), 0)
+                y, q = numbers_at(row, 4, POINTS=POINTS), numbers_at(row + POINTS, 4, POINTS=POINTS)
+                met = left == ((flags & LEFT) != 0)
+                other = total
+                thirds = (record + 11).to(tl.pointer_type(tl.int32))
+                if (flags & TIP) != 0:
+                    one = tip(
+                        own, y, met, away, own_table + low(entries).to(tl.int64) * POINTS, one_tip,
+                        (flags >> COUNT_BITS) & 3, record + 9, thirds, own_sums, stride, POINTS=POINTS,
                     )  # fmt: skip
+                    if (flags & TIPS_ONLY) != 0:
+                        other = tip(
+                            own, y, met == 0, away, own_table + high(entries).to(tl.int64) * POINTS, two_tip,
+                            (flags >> COUNT_BITS + 2) & 3, record + 10, thirds + 1, own_sums, stride, POINTS=POINTS,
+                        )  # fmt: skip
                 else:
-                    row = row_of(own_ratios, owner, known, POINTS=POINTS)
-                    y, q = numbers_at(row, 2, POINTS=POINTS), numbers_at(row + POINTS, 2, POINTS=POINTS)
-                    total, given = close(
-                        flags, record, value, own_cherry_state, product, total, y, q, met, away, stack,
-                        t, own_ratios, own_sums, stride, FIRST=False, ROWS=ROWS, POINTS=POINTS,
-                    )  # fmt: skip
-                add_whole(own_sums, owner, given, known, stride)
+                    one = numbers_at(stacks + high(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS)
+                total, given = closed(own, one, other, y, q, met, away, POINTS=POINTS)
+                add_whole(own_sums, high(node), given, stride)
+            step += 1
+            record += WORDS

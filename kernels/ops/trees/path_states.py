@@ -23,12 +23,16 @@ ROWS = 32
 BLOCK_NODES = 128
 """The nodes of a program."""
 
+BLOCK_TIPS = 32
+"""The tips of a program."""
+
 
 @triton.jit
 def right_kernel(
     x,  # float32 or float64 [blocks of rows, FEATURES, ROWS]
-    words,  # int32 [NODES], the feature and 2 flags
+    words,  # int32 [NODES], the feature and 2 flags, in ascending order
     thresholds,  # float32 or float64 [NODES]
+    numbers,  # int32 [NODES], of the nodes
     sets,  # int32 [sets, WORDS]
     right,  # int32 [blocks of rows, NODES]
     FEATURES: tl.constexpr,
@@ -39,7 +43,10 @@ def right_kernel(
     ROWS: tl.constexpr,
     BLOCK_NODES: tl.constexpr,
 ):
-    """Write which rows nodes send to the right. A lane has all rows of a node, of which it reads four at a time."""
+    """Write which rows nodes send to the right.
+
+    A lane has all rows of a node, of which it reads four at a time; neighbouring lanes mostly read the same numbers.
+    """
     block = tl.program_id(1).to(tl.int64)
     node = tl.program_id(0) * BLOCK_NODES + tl.arange(0, BLOCK_NODES)
     mask = node < NODES
@@ -54,7 +61,8 @@ def right_kernel(
         found = add_unmet(
             found, 1 << row, value, none, threshold, word, sets, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING
         )
-    tl.store(right + block * NODES + node, tl.sum(found, axis=1), mask=mask)
+    number = tl.load(numbers + node, mask=mask, other=0)
+    tl.store(right + block * NODES + number, tl.sum(found, axis=1), mask=mask)
 
 
 @triton.jit
@@ -82,11 +90,42 @@ def states_kernel(
     tl.store(at + 1, known, mask=mask)
 
 
-def launch_states(parameters: Parameters, x: torch.Tensor, rows: int, constants: dict[str, Any]) -> torch.Tensor:
-    """Launch the kernels that write the states, and return them, int64 `[⌈rows / ROWS⌉, nodes]`.
+@triton.jit
+def tip_patterns_kernel(
+    states,  # int32 [blocks of rows, NODES, 2]
+    tip_nodes,  # int32 [INNER, TIPS], see `digits` in `path_tips.py`
+    tip_digits,  # int32 [TIPS]
+    patterns,  # int8 [blocks of rows, TIPS, ROWS]
+    NODES: tl.constexpr,
+    TIPS: tl.constexpr,
+    INNER: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK_TIPS: tl.constexpr,
+):
+    """Write the patterns of tips."""
+    block = tl.program_id(1).to(tl.int64)
+    tip, row = tl.program_id(0) * BLOCK_TIPS + tl.arange(0, BLOCK_TIPS), tl.arange(0, ROWS)[None, :]
+    mask = tip < TIPS
+    digits = tl.load(tip_digits + tip, mask=mask, other=0)
+    found = tl.zeros([BLOCK_TIPS, ROWS], tl.int32)
+    for place in tl.static_range(INNER):
+        at = states + 2 * (block * NODES + tl.load(tip_nodes + place * TIPS + tip, mask=mask, other=0))
+        left, known = tl.load(at)[:, None] >> row, tl.load(at + 1)[:, None] >> row
+        digit = (digits >> 8 * place)[:, None]
+        found += ((1 - (left & 1)) + (known & 1 & (digit >> 7))) * (digit & 127)
+    tl.store(patterns + (block * TIPS + tip[:, None]) * ROWS + row, found.to(tl.int8), mask=mask[:, None])
+
+
+def launch_states(
+    parameters: Parameters, x: torch.Tensor, rows: int, constants: dict[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Launch the kernels that write where rows go.
+
+    Return `states`, int64 `[⌈rows / ROWS⌉, nodes]`, and `patterns`, int8 `[⌈rows / ROWS⌉, tips, ROWS]`.
 
     Args:
-        parameters: `words`, `thresholds`, `sets` and `earlier`, as the kernels have them.
+        parameters: `words`, `thresholds`, `numbers`, `sets`, `earlier`, `tip_nodes` and `tip_digits`, as the kernels
+            have them.
         x: `[rows, features]`.
         rows: the number of rows.
         constants: those of terms, by their names in the kernel.
@@ -96,7 +135,7 @@ def launch_states(parameters: Parameters, x: torch.Tensor, rows: int, constants:
     right = parameters["words"].new_empty(blocks, nodes)
     right_kernel[grid](
         x=feature_major(x, rows, ROWS, parameters["thresholds"]),
-        **{name: parameters[name] for name in ("words", "thresholds", "sets")},
+        **{name: parameters[name] for name in ("words", "thresholds", "numbers", "sets")},
         right=right,
         FEATURES=x.shape[1],
         NODES=nodes,
@@ -109,4 +148,17 @@ def launch_states(parameters: Parameters, x: torch.Tensor, rows: int, constants:
     states_kernel[grid](
         right=right, earlier=parameters["earlier"], states=states, NODES=nodes, BLOCK_NODES=BLOCK_NODES, num_warps=4
     )
-    return states.view(torch.int64)[:, :, 0]
+    inner, tips = parameters["tip_nodes"].shape
+    patterns = right.new_empty(blocks, tips, ROWS, dtype=torch.int8)
+    tip_patterns_kernel[(triton.cdiv(tips, BLOCK_TIPS), blocks)](
+        states=states,
+        **{name: parameters[name] for name in ("tip_nodes", "tip_digits")},
+        patterns=patterns,
+        NODES=nodes,
+        TIPS=tips,
+        INNER=inner,
+        ROWS=ROWS,
+        BLOCK_TIPS=BLOCK_TIPS,
+        num_warps=4,
+    )
+    return {"states": states.view(torch.int64)[:, :, 0], "patterns": patterns}

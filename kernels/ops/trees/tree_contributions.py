@@ -203,7 +203,7 @@ class TreeContributions(LeafPatterns):
         if 8 * self.table.size > LARGEST_TABLE:
             raise PlanError(f"tree_contributions: the numbers must have at most {LARGEST_TABLE} bytes.")
 
-    def table_rounding(self) -> float:
+    def rounding_error(self) -> float:
         """Return the most by which the sum of a row's values can be off because the numbers are rounded."""
         units = np.zeros(self.output_width())
         first = 0

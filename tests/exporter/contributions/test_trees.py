@@ -128,15 +128,16 @@ def answers(op: LeafPatterns | PathContributions, x: np.ndarray, device: torch.d
     on_cpu = run_on_cpu(op, [x])
     assert run_kernel(op, [x], device, torch.float64).tobytes() == on_cpu.tobytes()
     assert np.concatenate([run_on_cpu(op, [row[None]]) for row in x]).tobytes() == on_cpu.tobytes()
-    size = 0.0 if isinstance(op, TreeContributions) else np.abs(op.values).sum()
-    assert np.abs(run_reference(op, [x]) - on_cpu).max() <= CLOSE * size
+    size = 0.0 if isinstance(op, TreeContributions) else CLOSE * np.abs(op.values).sum()
+    allowed = op.rounding_error() if isinstance(op, PathContributions) else size
+    assert np.abs(run_reference(op, [x]) - on_cpu).max() <= allowed
     return on_cpu
 
 
-def close(found: np.ndarray, expected: np.ndarray, size: float, op: LeafPatterns | None = None) -> bool:
-    """Return whether two forms are equal but for rounding, that of the tables of `op` included."""
-    tables = op.table_rounding() if isinstance(op, TreeContributions) else 0.0
-    return bool(np.abs(found - expected).max() <= CLOSE * size + tables)
+def close(found: np.ndarray, expected: np.ndarray, size: float, *ops: LeafPatterns | PathContributions) -> bool:
+    """Return whether two forms are equal but for rounding, that of operations included."""
+    own = sum(op.rounding_error() for op in ops if isinstance(op, TreeContributions | PathContributions))
+    return bool(np.abs(found - expected).max() <= CLOSE * size + own)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_some_trees_have_tables(
     assert 0 < 8 * len(tables.table) <= bound
     assert tables.players.shape[1] <= few
     found, size = answers(tables, x, device) + answers(walked, x, device), np.abs(op.values).sum()
-    assert close(found, path_dependent(op, op.values, players, 5, x, cover), size, tables)
+    assert close(found, path_dependent(op, op.values, players, 5, x, cover), size, tables, walked)
 
 
 def test_symmetric_trees_are_trees_that_ask_their_last_question_first(device: torch.device) -> None:
@@ -410,7 +411,7 @@ def test_forests_that_were_grown_out(device: torch.device, monkeypatch: pytest.M
     found = answers(path, X[:4].astype(float), device)
     explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
     assert np.abs(found[:, :30] - explainer.shap_values(X[:4], check_additivity=False)).max() < 1e-5
-    assert close(found.sum(1) + op.baseline / op.divisor, model.predict(X[:4]), np.abs(op.values).sum())
+    assert close(found.sum(1) + op.baseline / op.divisor, model.predict(X[:4]), np.abs(op.values).sum(), path)
     background = X[100:120].astype(float)
     rows = tree_contributions(op, op.values / op.divisor, np.arange(30), 30, background=background)
     assert isinstance(rows, BackgroundContributions)
