@@ -194,11 +194,11 @@ class PathContributions(Operation):
     def rounding_error(self) -> float:
         """Return how far contributions and their sum may be from what they are in real numbers.
 
-        Numbers of the walks are rounded to 24 bits. The errors of a tree are random, and together below two roundings
+        Numbers of the walks are rounded to 24 bits. The errors of a tree are random, and together below four roundings
         of its largest value; those of several trees are independent. Fewer points than are exact add their errors.
         """
         together = np.sqrt((self._largest**2).sum(axis=0))
-        return float((2.0**-23 * together + LARGEST_ERROR * self._largest.sum(axis=0)).max(initial=0.0))
+        return float((2.0**-22 * together + LARGEST_ERROR * self._largest.sum(axis=0)).max(initial=0.0))
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         found = torch.zeros(len(inputs[0]), len(self.base), self.columns + 1, dtype=torch.float64)
@@ -325,7 +325,7 @@ class PathContributions(Operation):
     def describe(self) -> str:
         points = " and ".join(str(len(chunks.points)) for chunks in self._chunks)
         entries = sum(starts_of(self._tips, chunks.own)[1] * len(chunks.points) for chunks in self._chunks)
-        size = f"tables of {4e-6 * len(self.base) * entries:.2g} MB"
+        size = f"tables of {4e-6 * len(self.base) * entries:,.2f} MB"
         return f"{len(self.roots)} trees of {self.columns} columns, {points or 'no'} points, {size}"
 
     def _terms(self, nodes: np.ndarray) -> Terms:
