@@ -15,7 +15,7 @@ from tests.kernels.operations_trees import (
     tree_contributions,
 )
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.trees import cpu_path_walks, leaf_patterns, path_points, path_walks
+from triton_regressors.kernels.ops.trees import cpu_path_walks, leaf_patterns, path_points, path_tips, path_walks
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile, WalkTile, contributions_tile
@@ -109,12 +109,21 @@ def first_numbers(op: TreeContributions) -> list[int]:
     return np.cumsum([0, *sizes])[:-1].tolist()
 
 
-@pytest.mark.parametrize(("tips", "fewest", "together"), [(1, 8, 8), (5, 1, 4), (256, 1, 8), (256, 8, 4)])
+@pytest.mark.parametrize(
+    ("tips", "fewest", "together", "bytes_of_tables"),
+    [(1, 8, 8, 2**30), (5, 1, 4, 1), (256, 1, 8, 2**14), (256, 8, 4, 2**30)],
+)
 def test_walks_have_the_same_bits_however_they_are_divided(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, tips: int, fewest: int, together: int
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+    tips: int,
+    fewest: int,
+    together: int,
+    bytes_of_tables: int,
 ) -> None:
-    """Whether tips share chunks, need few points or many, and have them in parts."""
+    """Whether tips share chunks, have few leaves or many, need few points or many, and have them in parts."""
     monkeypatch.setattr(path_walks, "TIPS", tips)
+    monkeypatch.setattr(path_tips, "LARGEST_TABLES", bytes_of_tables)
     monkeypatch.setattr(path_points, "LARGEST_ERROR", 0.0)
     monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
     monkeypatch.setattr(path_walks, "POINTS_TOGETHER", together)
