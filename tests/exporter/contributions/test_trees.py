@@ -408,6 +408,7 @@ def test_forests_that_were_grown_out(device: torch.device, monkeypatch: pytest.M
     path = tree_contributions(op, op.values / op.divisor, np.arange(30), 30, cover=summed(op, cover))
     assert isinstance(path, PathContributions)
     assert path.players_of_leaves().max() > 10
+    assert path.rounding_error() < 1e-6 * y.std()
     found = answers(path, X[:4].astype(float), device)
     explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
     assert np.abs(found[:, :30] - explainer.shap_values(X[:4], check_additivity=False)).max() < 1e-5
