@@ -35,7 +35,7 @@ class Walk(NamedTuple):
     with_inner: list[int]  # how many tips have more than 0, 1 and 2 inner nodes
     owner: (
         np.ndarray
-    )  # int64 [nodes + inner nodes of tips, 1], the players; all first inner nodes, then all second ones
+    )  # int64 [nodes + inner nodes of tips, 1], the players; of tips all first ones, then all second ones
     table: np.ndarray  # float32 [targets, points, entries]
 
 
@@ -59,7 +59,7 @@ def _walk(
 ) -> Walk:  # fmt: skip
     """Return the walk over some pairs of a chunk and a node; `row` is the row of ratios of each inner node."""
     pairs = pairs[np.argsort(trees.depth[chunks.node[pairs]], kind="stable")]
-    node, number = chunks.node[pairs], np.cumsum(trees.inner) - 1
+    node, number = chunks.node[pairs], trees.number
     place = np.empty(int(pairs.max()) + 1, dtype=np.int64)
     place[pairs] = np.arange(len(pairs))
     swapped = ~trees.left[node + 1]

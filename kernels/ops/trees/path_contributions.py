@@ -21,8 +21,9 @@ the factor f above, where aᵢ = 1 and rᵢ = r, sends the row to the child m; t
 
 and c Σ P · q (R(o) − R(m)) over the points is what the node gives to player i, with q = −r / f². If aᵢ is 0 above, or
 the node asks a constant, it gives nothing, and its children have the factors of their probabilities: y is 1, q is 0, m
-is the left child. Walks over chunks of trees (`path_walks.py`) compute P on the way down and R on the way up. Small
-subtrees at the ends have tables of R, and of what their nodes give as multiples of P (`path_tips.py`).
+is the left child. Walks through chunks of trees (`path_walks.py`, `path_steps.py`) compute P on the way down and R on
+the way up. Small subtrees at the ends have tables of R, and of what their nodes give as multiples of P
+(`path_tips.py`).
 
 P, R and the tables are float32, which is what the answers are. A sum over points adds one after the other. Rules of
 many points are in parts, each with a sum of its own. What a node gives in a part is rounded to multiples of one unit of
@@ -51,18 +52,9 @@ from .nodes import ROUNDINGS, check_trees
 from .path_kernels import walks_kernel
 from .path_points import LARGEST_ERROR, POINTS
 from .path_states import ROWS, launch_states
+from .path_steps import adds_of, order_of, places_of, steps_of
 from .path_tips import Tips, digits, fitting_tips, patterns_of, starts_of, table_of
-from .path_walks import (
-    Chunks,
-    adds_of,
-    chunks_of,
-    in_parts,
-    order_of,
-    places_of,
-    points_of_part,
-    rows_of_ratios,
-    steps_of,
-)
+from .path_walks import Chunks, chunks_of, in_parts, points_of_part, rows_of_ratios
 from .preorder import Arranged, arranged
 from .terms import Terms
 
@@ -143,9 +135,8 @@ class PathContributions(Operation):
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the inner nodes in preorder, and the steps of all walks; what depends on points has their number."""
         trees, node = self._trees, self._inner
-        number = np.cumsum(trees.inner) - 1
         earlier = trees.earlier[trees.inner]
-        above = np.where(earlier >= 0, 2 * number[earlier] + trees.by_right[trees.inner], earlier)
+        above = np.where(earlier >= 0, 2 * trees.number[earlier] + trees.by_right[trees.inner], earlier)
         tip_nodes, tip_digits = digits(trees, self._tips)
         # One more node asks a constant, so that no row is known there.
         words = np.append(self.feature[node] << 2 | self.flags[node], np.int32(0))
@@ -394,7 +385,7 @@ class PathContributions(Operation):
         The numbers are those of inner nodes. Nodes above are done before.
         """
         trees, found = self._trees, []
-        number, again = np.cumsum(trees.inner) - 1, np.flatnonzero(trees.earlier >= 0)
+        number, again = trees.number, np.flatnonzero(trees.earlier >= 0)
         for depth in np.unique(trees.depth[again]):
             node = again[trees.depth[again] == depth]
             found.append((number[node], number[trees.earlier[node]], trees.by_right[node][:, None]))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from . import path_walks as walks
+from . import path_steps
 from .integer_sum import ROUND
 
-ONE, TWO, ENTER = map(tl.constexpr, (walks.ONE, walks.TWO, walks.ENTER))
-PUSH_P, POP_P, PUSH_R = map(tl.constexpr, (walks.PUSH_P, walks.POP_P, walks.PUSH_R))
-TIP, TIPS_ONLY = map(tl.constexpr, (walks.TIP, walks.TIPS_ONLY))
-LEFT, FIRST_LEFT, SECOND_LEFT = map(tl.constexpr, (walks.LEFT, walks.FIRST_LEFT, walks.SECOND_LEFT))
-COUNT_BITS = tl.constexpr(walks.COUNT_BITS)
-WORDS = tl.constexpr(walks.WORDS)
+ONE, TWO, ENTER = map(tl.constexpr, (path_steps.ONE, path_steps.TWO, path_steps.ENTER))
+PUSH_P, POP_P, PUSH_R = map(tl.constexpr, (path_steps.PUSH_P, path_steps.POP_P, path_steps.PUSH_R))
+TIP, TIPS_ONLY = map(tl.constexpr, (path_steps.TIP, path_steps.TIPS_ONLY))
+LEFT, FIRST_LEFT, SECOND_LEFT = map(tl.constexpr, (path_steps.LEFT, path_steps.FIRST_LEFT, path_steps.SECOND_LEFT))
+COUNT_BITS = tl.constexpr(path_steps.COUNT_BITS)
+WORDS = tl.constexpr(path_steps.WORDS)
 
 
 @triton.jit
@@ -164,7 +164,7 @@ def closed(product, one, two, y, q, met, away, POINTS: tl.constexpr):
 def walks_kernel(
     states,  # int64 [blocks, NODES], see `path_states.py`
     patterns,  # int8 [blocks, TIPS, ROWS]
-    steps,  # int64 [STEPS, WORDS], see `steps_of` in `path_walks.py`
+    steps,  # int64 [STEPS, WORDS], see `steps_of` in `path_steps.py`
     first_step,  # int32 [chunks + 1]
     order,  # int32 [chunks], the chunks from the one with most steps on, so that programs end at the same time
     table,  # float32 [targets, PARTS, ENTRIES, POINTS], see `table_of` in `path_tips.py`

@@ -40,7 +40,7 @@ LARGEST_ERROR = 2.0**-28
 POINTS = np.array([4, 8, 16, 24, 32])
 """The numbers of points that a tip can have; the last is exact for 64 players."""
 
-LEAVES = 2**14
+LEAVES_TOGETHER = 2**14
 """The most leaves whose errors are computed at a time."""
 
 
@@ -89,14 +89,11 @@ def errors_of_leaves(trees: Arranged, leaf: np.ndarray, points: Sequence[int]) -
         points: the numbers of points.
     """
     found, players = np.zeros((len(points), len(leaf))), trees.players[leaf]
-    inner, above = np.flatnonzero(trees.inner), np.full(len(trees.inner), -1)
-    for child in (inner + 1, inner + 1 + trees.size[inner + 1]):
-        above[child] = inner
     for count in np.unique(players).tolist():
         same = np.flatnonzero(players == count)
-        for first in range(0, len(same), LEAVES):
-            some = same[first : first + LEAVES]
-            found[:, some] = largest_errors(_probabilities(trees, above, leaf[some]), points)
+        for first in range(0, len(same), LEAVES_TOGETHER):
+            some = same[first : first + LEAVES_TOGETHER]
+            found[:, some] = largest_errors(_probabilities(trees, leaf[some]), points)
     return found
 
 
@@ -127,12 +124,11 @@ def _times(product: np.ndarray, middle: np.ndarray, side: np.ndarray) -> np.ndar
     return found
 
 
-def _probabilities(trees: Arranged, above: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+def _probabilities(trees: Arranged, leaf: np.ndarray) -> np.ndarray:
     """Return the probability of each player on the way to leaves that have as many, float64 `[players, leaves]`.
 
     Args:
         trees: the nodes.
-        above: int64 `[nodes]`, the node above each; −1 for roots.
         leaf: int64 `[leaves]`, in preorder.
     """
     found = np.empty((int(trees.players[leaf[0]]), len(leaf)))
@@ -140,7 +136,7 @@ def _probabilities(trees: Arranged, above: np.ndarray, leaf: np.ndarray) -> np.n
     # The lowest node of a player has the probabilities of all of them: those above are passed over.
     passed = np.zeros((int(trees.depth[leaf].max()), len(leaf)), dtype=bool)
     while len(place):
-        node, earlier = above[below], trees.earlier[above[below]]
+        node, earlier = trees.parent[below], trees.earlier[trees.parent[below]]
         lowest = (earlier >= -1) & ~passed[trees.depth[node], place]
         share = np.where(trees.left[below], trees.share[node], 1 - trees.share[node]) * trees.before[node]
         found[count[place[lowest]], place[lowest]] = share[lowest]

@@ -2,7 +2,8 @@
 
 A node's state is a bit for each of 32 rows in two words: whether the row goes to the left, and whether it is known. A
 row is known at a node that asks a player, if it goes towards this node at all nodes above that ask the same player.
-Rows that are not known go to the left.
+Rows that are not known go to the left. The states of all nodes of a tip are one number for each row, its pattern
+(`path_tips.py`).
 """
 
 from __future__ import annotations

@@ -69,19 +69,20 @@ def digits(trees: Arranged, tips: Tips) -> tuple[np.ndarray, np.ndarray]:
     one that of the node after all. The second one is int32 `[tips + 1]`, of eight bits for each of them: the stride,
     and 128 if rows may be not known there.
     """
-    number = np.cumsum(trees.inner) - 1
-    node = np.where(tips.inner < 0, number[-1] + 1, number[tips.inner])
+    nodes = np.count_nonzero(trees.inner)
+    node = np.where(tips.inner < 0, nodes, trees.number[tips.inner])
     packed = np.where(tips.inner < 0, 0, tips.strides + 128 * (tips.states == 3)) << 8 * np.arange(INNER)[:, None]
-    after = np.full((INNER, 1), number[-1] + 1)
-    return np.append(node, after, axis=1).astype(np.int32), np.append(packed.sum(axis=0), 0).astype(np.int32)
+    return np.append(node, np.full((INNER, 1), nodes), axis=1).astype(np.int32), np.append(
+        packed.sum(axis=0), 0
+    ).astype(np.int32)
 
 
 def patterns_of(trees: Arranged, tips: Tips, left: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Return the patterns of rows, int8 `[tips + 1, rows]`; `left` and `known` are bool `[inner nodes, rows]`."""
-    number, found = np.cumsum(trees.inner) - 1, np.zeros((len(tips.node) + 1, left.shape[1]), dtype=np.int8)
+    found = np.zeros((len(tips.node) + 1, left.shape[1]), dtype=np.int8)
     for inner, states, strides in zip(tips.inner, tips.states, tips.strides, strict=True):
         tip = np.flatnonzero(inner >= 0)
-        node = number[inner[tip]]
+        node = trees.number[inner[tip]]
         digit = (1 - left[node]) + (known[node] & (states[tip] == 3)[:, None])
         found[tip] += (digit * strides[tip][:, None]).astype(np.int8)
     return found
@@ -169,7 +170,7 @@ class _Kind:
         away = np.where(goes_left, 1 - share, share)[..., None]  # the probability of the other child
         y, q = (each[:, None] for each in ratios_of(trees.before[node], self._points))
         y, q = np.where(known[:, None], y, 1.0), np.where(known[:, None], q, 0.0)
-        first, second = node + 1, node + 1 + trees.size[node + 1]
+        first, second = trees.children(node)
         goes_first = (goes_left == trees.left[first][:, None])[..., None]
         one = self._below(first, product * np.abs(goes_first - y * away))
         two = self._below(second, product * np.abs(~goes_first - y * away))

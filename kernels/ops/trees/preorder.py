@@ -14,13 +14,19 @@ class Arranged(NamedTuple):
     tree: np.ndarray  # int64
     size: np.ndarray  # int64, how many nodes a node is and has below it
     depth: np.ndarray  # int64
+    parent: np.ndarray  # int64, the node above, −1 for none
     inner: np.ndarray  # bool
+    number: np.ndarray  # int64, which of the inner nodes it is; of leaves any
     left: np.ndarray  # bool, whether it is a left child
     earlier: np.ndarray  # int64, the nearest node above of the same player; −1 for none, −2 at leaves and constants
     by_right: np.ndarray  # bool, whether the way from there is to the right
     share: np.ndarray  # float64, the probability of the left child
     before: np.ndarray  # float64, the product of the probabilities on the way, of this node's player
     players: np.ndarray  # int64, how many are asked above
+
+    def children(self, node: np.ndarray) -> np.ndarray:
+        """Return the first and second child of inner nodes, int64 `[2, *]`."""
+        return np.stack([node + 1, node + 1 + self.size[node + 1]])
 
 
 def arranged(
@@ -62,7 +68,9 @@ def arranged(
     found = {"tree": tree, "size": size, "depth": depth, "left": left, "by_right": by_right, "before": before}
     return Arranged(
         node=order,
+        parent=np.where(parent >= 0, place[parent], -1)[order],
         inner=feature[order] >= 0,
+        number=np.cumsum(feature[order] >= 0) - 1,
         earlier=np.where(earlier >= 0, place[np.maximum(earlier, 0)], earlier)[order],
         share=share[order],
         players=players[order],

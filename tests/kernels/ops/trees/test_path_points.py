@@ -101,7 +101,7 @@ def test_probabilities_of_leaves_are_those_at_the_lowest_node_of_each_player() -
         r = np.array(expected[int(trees.node[node])])[:, None]
         assert found[:, at] == pytest.approx(path_points.largest_errors(r, [1, 2])[:, 0], rel=1e-12)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_points, "LEAVES", 1)
+        patch.setattr(path_points, "LEAVES_TOGETHER", 1)
         assert np.array_equal(path_points.errors_of_leaves(trees, leaf, [1, 2]), found)
 
 
