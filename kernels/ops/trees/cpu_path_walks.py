@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from .path_steps import first_in_sums, order_of
 from .path_tips import INNER, Tips, starts_of
 from .path_walks import Chunks, points_of_part, rows_of_ratios
 from .preorder import Arranged
@@ -28,10 +29,11 @@ class Walk(NamedTuple):
     levels: list[slice]  # the nodes of each depth
     parent: np.ndarray  # int64 [nodes + tips]; of roots any
     by_left: np.ndarray  # bool [nodes + tips, 1], whether they are left children
-    below: np.ndarray  # int64 [2, nodes], the left and the right child; tips come after all nodes
+    below: np.ndarray  # int64 [2, nodes], the child that is first in sums, and the other; tips come after all nodes
+    first_left: np.ndarray  # bool [nodes, 1], whether the first one is the left child
     tip: np.ndarray  # int64 [tips], those with inner nodes first, those with most of them at the start
     entry: np.ndarray  # int64 [tips, 1], where their entries begin
-    counts: np.ndarray  # int64 [tips, 1], how many inner nodes they have
+    patterns: np.ndarray  # int64 [tips, 1], how many patterns they have
     with_inner: list[int]  # how many tips have more than 0, 1 and 2 inner nodes
     owner: (
         np.ndarray
@@ -62,8 +64,9 @@ def _walk(
     node, number = chunks.node[pairs], trees.number
     place = np.empty(int(pairs.max()) + 1, dtype=np.int64)
     place[pairs] = np.arange(len(pairs))
-    swapped = ~trees.left[node + 1]
+    swapped = first_in_sums(chunks, order_of(trees, chunks))[pairs] == 1
     child, tip = (np.where(swapped, each[::-1, pairs], each[:, pairs]) for each in (chunks.child, chunks.tip))
+    first_left = trees.left[node + 1] != swapped
     side, parent = np.nonzero(child < 0)
     counts = np.append(tips.counts, 0)
     order = np.argsort(-counts[tip[side, parent]], kind="stable")
@@ -72,25 +75,27 @@ def _walk(
     below[side, parent] = len(pairs) + np.arange(len(own))
     above, by_left = np.zeros(len(pairs) + len(own), dtype=np.int64), np.zeros((len(pairs) + len(own), 1), dtype=bool)
     for of in range(2):
-        above[below[of]], by_left[below[of]] = np.arange(len(pairs)), of == 0
+        above[below[of]], by_left[below[of], 0] = np.arange(len(pairs)), first_left == (of == 0)
     depth = trees.depth[node]
     with_inner = [int(np.count_nonzero(counts[own] > most)) for most in range(INNER)]
     inner = [number[tips.inner[most, own[:few]]] for most, few in enumerate(with_inner)]
-    share = trees.share[node]
+    small = np.minimum(trees.share[node], 1 - trees.share[node]).astype(np.float32)
+    shares = np.where(trees.share[node] <= 0.5, [1 - small, small], [small, 1 - small])
     levels = np.searchsorted(depth, np.arange(int(depth[-1]) + 2)).tolist()
     return Walk(
         weights=chunks.weights.astype(np.float32)[:, None, None],
         ratios=ratios,
         ratio=row[number[node]],
         node=number[node],
-        shares=np.stack([1 - share, share]).astype(np.float32)[:, :, None],
+        shares=shares[:, :, None],
         levels=[slice(*each) for each in itertools.pairwise(levels)],
         parent=above,
         by_left=by_left,
         below=below,
+        first_left=first_left[:, None],
         tip=own,
         entry=starts_of(tips, chunks.own)[0][own][:, None],
-        counts=counts[own][:, None],
+        patterns=np.append(tips.patterns, 1)[own][:, None],
         with_inner=with_inner,
         owner=owner[np.concatenate([number[node], *inner])][:, None].astype(np.int64),
         table=table,
@@ -136,7 +141,7 @@ def add_walk(
             for place, each in enumerate(walk.ratios))  # fmt: skip
     met = goes[walk.parent] == walk.by_left
     product = room.part(2, points, everything, rows)  # `P`
-    factor = np.multiply(y, away, out=room.part(3, points, count, rows))
+    factor = np.multiply(y, away, out=y)
     product[:, :roots] = walk.weights
     for own in [*walk.levels[1:], slice(count, everything)]:
         above = walk.parent[own]
@@ -145,9 +150,10 @@ def add_walk(
         np.multiply(product.take(above, axis=1, mode="clip"), mine, out=product[:, own])
 
     np.multiply(product[:, :count], q, out=q)
-    signed = np.where(goes, away, -away)
-    y *= signed
-    entry = walk.entry + patterns[walk.tip] * (1 + walk.counts)
+    to_first = goes == walk.first_left
+    signed = np.where(to_first, -away, away)
+    np.abs(np.subtract(to_first, factor, out=factor), out=factor)  # that of the first child
+    entry = walk.entry + patterns[walk.tip]
     place = torch.from_numpy((walk.owner * rows + np.arange(rows)).ravel())
     total = room.part(3, points, everything, rows)
     parts = points // points_of_part(points)
@@ -156,16 +162,15 @@ def add_walk(
         np.take(table, entry, axis=1, out=total[:, count:], mode="clip")
         first = count
         for most, few in enumerate(walk.with_inner):
-            numbers = table.take(entry[:few] + 1 + most, axis=1, mode="clip")
+            numbers = table.take(entry[:few] + (1 + most) * walk.patterns[:few], axis=1, mode="clip")
             numbers *= product[:, count : count + few]
             gives[:, first : first + few] = _summed(numbers)
             first += few
         for own in reversed(walk.levels):
-            one, two = (total.take(walk.below[side, own], axis=1, mode="clip") for side in range(2))
-            middle = np.where(goes[own], one, two)
-            between = np.subtract(two, one, out=two)
-            np.multiply(y[:, own], between, out=total[:, own])
-            total[:, own] += middle
+            one, other = (total.take(walk.below[place, own], axis=1, mode="clip") for place in range(2))
+            between = np.subtract(one, other, out=one)
+            np.multiply(factor[:, own], between, out=total[:, own])
+            total[:, own] += other
             between *= q[:, own]
             np.multiply(_summed(between), signed[own], out=gives[:, own])
         whole = np.rint(gives, out=gives).sum(axis=0)

@@ -138,7 +138,7 @@ def store_sums(sums, unit, baseline, out, OUTPUTS: tl.constexpr, TOGETHER: tl.co
 
 @triton.jit(do_not_specialize=["rows", "padded"])
 def add_chunks_kernel(
-    sums,  # int64 [chunks, padded]
+    sums,  # int32 or int64 [chunks, padded]
     first_chunk,  # int32 [OUTPUTS + 1], of each output, then the number of chunks
     unit,  # float64 [OUTPUTS]
     baseline,  # float64 [OUTPUTS]
@@ -173,7 +173,7 @@ def add_chunks(
 ) -> None:
     """Launch the sums over the chunks of each output, and write the answers of the first `rows`.
 
-    `sums` is int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and `baseline`.
+    `sums` is int32 or int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and `baseline`.
     """
     outputs = output.shape[1]
     add_chunks_kernel[(triton.cdiv(rows, ADDED), triton.cdiv(outputs, OUTPUTS_ADDED))](

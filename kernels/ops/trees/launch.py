@@ -209,6 +209,5 @@ class WalkTile(NamedTuple):
     registers: int  # of a thread, as many as these programs leave it
 
 
-def walk_tile(rows: int) -> WalkTile:
-    """Return the tile for `rows` rows: many rows hide how long loads take behind each other."""
-    return WalkTile(2112, 128) if rows <= 32 else WalkTile(2640, 96)
+WALK_TILE = WalkTile(2640, 96)
+"""20 programs of a warp on each multiprocessor hide how long loads take behind each other."""

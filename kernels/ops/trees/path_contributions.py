@@ -28,8 +28,8 @@ the way up. Small subtrees at the ends have tables of R, and of what their nodes
 P, R and the tables are float32, which is what the answers are. A sum over points adds one after the other. Rules of
 many points are in parts, each with a sum of its own. What a node gives in a part is rounded to multiples of one unit of
 each target, a power of two, before it is added up. Integers have the same sum in any order, so that neither tiling nor
-device can change an answer. No value of a coalition is larger than the largest leaf of its tree; that bounds each
-summand and the sum.
+device can change an answer. Each tree has sums of its own, of 32 bits: no value of a coalition is larger than its
+largest leaf, which bounds what it gives to a player, whatever the sum is on the way.
 """
 
 from __future__ import annotations
@@ -46,29 +46,26 @@ import triton
 from ...format.errors import PlanError
 from ...plan.plan import Operation, Parameters
 from .cpu_path_walks import Room, Walk, add_walk, walks_of
-from .integer_sum import ROUND, add_chunks
-from .launch import walk_tile
+from .integer_sum import add_chunks
+from .launch import WALK_TILE
 from .nodes import ROUNDINGS, check_trees
 from .path_kernels import walks_kernel
-from .path_points import LARGEST_ERROR, POINTS
-from .path_states import ROWS, launch_states
-from .path_steps import adds_of, order_of, places_of, steps_of
-from .path_tips import Tips, digits, fitting_tips, patterns_of, starts_of, table_of
-from .path_walks import Chunks, chunks_of, in_parts, points_of_part, rows_of_ratios
+from .path_points import LARGEST_ERROR
+from .path_states import ROWS, in_windows, launch_states
+from .path_steps import TIP_WORDS, order_of, places_of, steps_of, tip_words
+from .path_tips import Tips, digits, patterns_of, starts_of, table_of
+from .path_walks import Chunks, chunks_of, fitting_tips, in_parts, points_left, rows_of_ratios
 from .preorder import Arranged, arranged
 from .terms import Terms
 
 LARGEST_STATES = 2**30
-"""The most bytes that say where rows go at each node; more rows take turns."""
+"""The most bytes that say where rows go at each node, and of sums; more rows take turns."""
 
 LARGEST_STACKS = 2**28
 """The most bytes of the stacks of programs that run together."""
 
 NUMBERS = 2**20
 """The most numbers of one kind that plain NumPy has for a walk, unless one row has more."""
-
-ROUND_BITS = np.float64(ROUND.value).view(np.int64)
-"""What is added to a sum with each number."""
 
 LARGEST_TILE = 2**24
 """The most decisions of nodes that it has for a tile of rows, unless one row has more."""
@@ -137,37 +134,38 @@ class PathContributions(Operation):
         trees, node = self._trees, self._inner
         earlier = trees.earlier[trees.inner]
         above = np.where(earlier >= 0, 2 * trees.number[earlier] + trees.by_right[trees.inner], earlier)
-        tip_nodes, tip_digits = digits(trees, self._tips)
         # One more node asks a constant, so that no row is known there.
         words = np.append(self.feature[node] << 2 | self.flags[node], np.int32(0))
-        numbers = np.argsort(words, kind="stable").astype(np.int32)
+        asked, places = in_windows(words)
         found = {
-            "words": words[numbers],
-            "thresholds": np.append(self.threshold[node], self.threshold.dtype.type(0))[numbers],
-            "numbers": numbers,
+            "words": words[asked],
+            "thresholds": np.append(self.threshold[node], self.threshold.dtype.type(0))[asked],
+            "places": places,
             "sets": self.sets,
             "earlier": np.append(above, -2).astype(np.int32),
-            "tip_nodes": tip_nodes,
-            "tip_digits": tip_digits,
-            "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32),
+            "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32) * np.int32(len(self.roots)),
             **self.plain_parameters(),
         }
-        adds = np.zeros(self.columns + 1, dtype=np.int64)
+        walked, tips, owner = [], [], self.player[node]
         for chunks in self._chunks:
             ratios, ratio_rows = rows_of_ratios(trees, chunks)
-            parts = len(chunks.points) // points_of_part(len(chunks.points))
-            adds += parts * adds_of(trees, self._tips, chunks, self.player[node], self.columns)
-            steps, first_step = steps_of(trees, self._tips, chunks, self.player[node], ratio_rows)
+            steps, first_step, some = steps_of(trees, self._tips, chunks, owner, ratio_rows, sum(map(len, walked)))
+            walked.append(some)
+            tips.append(tip_words(trees, self._tips, chunks.own, some, owner))
             own = {
                 "steps": steps,
                 "first_step": first_step.astype(np.int32),
+                "tree": trees.tree[chunks.node[chunks.start[:-1]]].astype(np.int32),
                 "order": np.argsort(-np.diff(first_step), kind="stable").astype(np.int32),
                 "table": np.ascontiguousarray(np.swapaxes(in_parts(self._table(chunks)), 0, 1)),
                 "ratios": in_parts(ratios),
                 "weights": in_parts(chunks.weights.astype(np.float32)),
             }
             found |= {f"{name}_{len(chunks.points)}": array for name, array in own.items()}
-        found["first_sums"] = np.tile(-adds * ROUND_BITS, len(self.base))  # modulo 2 ** 64
+        # Two tips more have one pattern, since patterns are loaded for steps that need none.
+        found["tips"] = np.concatenate([*tips, np.zeros((2, TIP_WORDS), dtype=np.int32)])
+        absent = [len(self._tips.node)] * 2
+        found |= digits(trees, self._tips, np.concatenate([*walked, absent]).astype(np.int64))
         return found
 
     def _table(self, chunks: Chunks) -> np.ndarray:
@@ -186,10 +184,11 @@ class PathContributions(Operation):
         """Return how far contributions and their sum may be from what they are in real numbers.
 
         Numbers of the walks are rounded to 24 bits. The errors of a tree are random, and together below four roundings
-        of its largest value; those of several trees are independent. Fewer points than are exact add their errors.
+        of its largest value; those of several trees are independent. What a node gives is rounded to units. Fewer
+        points than are exact add their errors.
         """
-        together = np.sqrt((self._largest**2).sum(axis=0))
-        return float((2.0**-22 * together + LARGEST_ERROR * self._largest.sum(axis=0)).max(initial=0.0))
+        together = 2.0**-22 * np.sqrt((self._largest**2).sum(axis=0)) + LARGEST_ERROR * self._largest.sum(axis=0)
+        return float((together + np.ldexp(np.sqrt(len(self._inner)), self._exponent)).max(initial=0.0))
 
     def reference(self, parameters: Parameters, *inputs: torch.Tensor) -> torch.Tensor:
         found = torch.zeros(len(inputs[0]), len(self.base), self.columns + 1, dtype=torch.float64)
@@ -262,9 +261,10 @@ class PathContributions(Operation):
         return left | ~known, known
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), targets, nodes = inputs, len(self.base), len(parameters["words"])
-        unit, tile = parameters["unit"], walk_tile(rows)
-        most = max(LARGEST_STATES // (12 * nodes + ROWS * len(parameters["tip_digits"])), 1) * ROWS
+        (x,), targets, trees, nodes = inputs, len(self.base), len(self.roots), len(parameters["words"])
+        unit = parameters["unit"]
+        block = 12 * nodes + ROWS * (len(parameters["tips"]) + 4 * trees * self.output_width())
+        most = max(LARGEST_STATES // block, 1) * ROWS
         constants = {
             "WORDS": self.sets.shape[1] if len(self.sets) else 0,
             "FLOOR": self.rounding == "floor",
@@ -273,33 +273,36 @@ class PathContributions(Operation):
         for start in range(0, rows, most):
             count = min(most, rows - start)
             blocks = triton.cdiv(count, ROWS)
-            sums = parameters["first_sums"][:, None].repeat(1, blocks * ROWS)
+            sums = x.new_zeros(trees * self.output_width(), blocks * ROWS, dtype=torch.int32)
             asked = launch_states(parameters, x[start:], count, constants) if self._walks else {}
-            for points, number, places in self._walks:
+            for points, number, places, left in self._walks:
                 parts, together = parameters[f"weights_{points}"].shape
                 size = places * together * ROWS
                 jobs = targets * parts * number * blocks
-                programs = min(jobs, tile.programs, max(LARGEST_STACKS // (4 * size), 1))
+                programs = min(jobs, WALK_TILE.programs, max(LARGEST_STACKS // (4 * size), 1))
                 walks_kernel[(programs,)](
                     **asked,
-                    **{name: parameters[f"{name}_{points}"] for name in ("order", "first_step", "steps", "table")},
-                    **{name: parameters[f"{name}_{points}"] for name in ("ratios", "weights")},
+                    tips=parameters["tips"],
+                    **{name: parameters[f"{name}_{points}"] for name in ("steps", "first_step", "tree", "order")},
+                    **{name: parameters[f"{name}_{points}"] for name in ("table", "ratios", "weights")},
                     stacks=unit.new_empty(programs * size, dtype=torch.float32),
                     sums=sums,
                     blocks=blocks,
                     jobs=jobs,
                     chunks=number,
+                    trees=trees,
                     NODES=nodes,
-                    TIPS=len(parameters["tip_digits"]),
+                    TIPS=len(parameters["tips"]),
                     ENTRIES=parameters[f"table_{points}"].shape[2],
                     WIDTH=self.columns + 1,
                     PLACES=places,
                     RATIOS=parameters[f"ratios_{points}"].shape[1],
                     PARTS=parts,
                     POINTS=together,
+                    POINTS_LEFT=left,
                     ROWS=ROWS,
                     num_warps=1,
-                    maxnreg=tile.registers,
+                    maxnreg=WALK_TILE.registers,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
             add_chunks(sums, parameters, output[start:], count)
@@ -337,26 +340,31 @@ class PathContributions(Operation):
         return found
 
     @functools.cached_property
-    def _tips(self) -> Tips:
-        """Return the subtrees whose sums come from tables."""
-        exact = (int(self.players_of_leaves().max(initial=0)) + 1) // 2
-        return fitting_tips(self._trees, len(self.base) * int(POINTS[np.searchsorted(POINTS, exact)]))
-
-    @functools.cached_property
-    def _chunks(self) -> list[Chunks]:
-        """Return the chunks for each number of points."""
+    def _tips_and_points(self) -> tuple[Tips, np.ndarray]:
+        """Return the subtrees whose sums come from tables, and how many points they need."""
         trees = self._trees
         asks, held = ~trees.inner & (trees.players > 0), np.zeros(len(trees.inner))
         value, largest = np.abs(self.values[self.child[trees.node[asks]]]), self._largest[trees.tree[asks]]
         held[asks] = (value / np.where(largest > 0, largest, 1.0)).max(axis=1, initial=0.0)
         asks[asks] = (value != 0).any(axis=1)
-        return chunks_of(trees, self._tips, asks, held)
+        return fitting_tips(trees, asks, held, len(self.base))
+
+    @property
+    def _tips(self) -> Tips:
+        return self._tips_and_points[0]
 
     @functools.cached_property
-    def _walks(self) -> list[tuple[int, int, int]]:
-        """Return numbers of points, each with that of its chunks and of the places of a stack."""
-        places = [sum(places_of(order_of(self._trees, chunks))) for chunks in self._chunks]
-        return [(len(each.points), len(each.start) - 1, most) for each, most in zip(self._chunks, places, strict=True)]
+    def _chunks(self) -> list[Chunks]:
+        """Return the chunks for each number of points."""
+        return chunks_of(self._trees, *self._tips_and_points)
+
+    @functools.cached_property
+    def _walks(self) -> list[tuple[int, int, int, tuple[float, ...]]]:
+        """Return numbers of points, each with that of its chunks, of the places of a stack, and 1 minus the points."""
+        return [
+            (len(each.points), len(each.start) - 1, sum(places_of(order_of(self._trees, each))), points_left(each))
+            for each in self._chunks
+        ]
 
     @functools.cached_property
     def _cpu_walks(self) -> list[Walk]:
@@ -414,7 +422,7 @@ class PathContributions(Operation):
     def _exponent(self) -> np.ndarray:
         """Return the exponents of the targets' units.
 
-        A summand is below twice the largest value of its tree, and a sum below twice the sum of these over the trees.
+        What a tree gives to a player is at most twice its largest value, which is 2³⁰ units at most.
         """
-        one, all_trees = (np.frexp(each)[1] for each in (self._largest.max(axis=0), self._largest.sum(axis=0)))
-        return np.maximum(np.maximum(one - 50, all_trees - 61), -950)  # so that the unit itself is a normal number
+        exponent = np.frexp(self._largest.max(axis=0, initial=0.0))[1]
+        return np.maximum(exponent - 29, -950)  # so that the unit itself is a normal number

@@ -9,11 +9,13 @@ from . import path_steps
 from .integer_sum import ROUND
 
 ONE, TWO, ENTER = map(tl.constexpr, (path_steps.ONE, path_steps.TWO, path_steps.ENTER))
-PUSH_P, POP_P, PUSH_R = map(tl.constexpr, (path_steps.PUSH_P, path_steps.POP_P, path_steps.PUSH_R))
-TIP, TIPS_ONLY = map(tl.constexpr, (path_steps.TIP, path_steps.TIPS_ONLY))
-LEFT, FIRST_LEFT, SECOND_LEFT = map(tl.constexpr, (path_steps.LEFT, path_steps.FIRST_LEFT, path_steps.SECOND_LEFT))
-COUNT_BITS = tl.constexpr(path_steps.COUNT_BITS)
-WORDS = tl.constexpr(path_steps.WORDS)
+PUSH = tl.constexpr(path_steps.PUSH)
+TIP, TIPS_ONLY, LEFT, SMALL = map(tl.constexpr, (path_steps.TIP, path_steps.TIPS_ONLY, path_steps.LEFT, path_steps.SMALL))
+ASKED, FIRST, SECOND = map(tl.constexpr, (path_steps.ASKED, path_steps.FIRST, path_steps.SECOND))
+COUNT, COUNT_BITS = map(tl.constexpr, (path_steps.COUNT, path_steps.COUNT_BITS))
+WORDS, TIP_WORDS = map(tl.constexpr, (path_steps.WORDS, path_steps.TIP_WORDS))
+SHARES, FLAGS, NUMBER = map(tl.constexpr, (path_steps.SHARES, path_steps.FLAGS, path_steps.NUMBER))
+RATIO, PLACE, TIP_BIT = map(tl.constexpr, (path_steps.RATIO, path_steps.PLACE, path_steps.TIP_BIT))
 
 
 @triton.jit
@@ -41,54 +43,52 @@ def numbers_at(at, stride, POINTS: tl.constexpr):
 
 
 @triton.jit
-def put(at, stride, numbers, POINTS: tl.constexpr):
+def put(at, stride, numbers, POINTS: tl.constexpr, POLICY: tl.constexpr):
     """Write what `numbers_at` reads."""
     for i in tl.static_range(0, POINTS, 4):
         four = four_of(numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3])
-        tl.store((at + i // 4 * stride)[:, None] + tl.arange(0, 4)[None, :], four)
+        tl.store((at + i // 4 * stride)[:, None] + tl.arange(0, 4)[None, :], four, eviction_policy=POLICY)
 
 
 @triton.jit
-def low(word):
-    """Return the lower one of the numbers in a word."""
-    return word.to(tl.int32)
+def four_at(at):
+    """Return four numbers that follow each other in memory, as a tuple."""
+    return parts_of(tl.load(at[:, None] + tl.arange(0, 4)[None, :]))
 
 
 @triton.jit
-def high(word):
-    """Return the upper one of the numbers in a word."""
-    return (word >> 32).to(tl.int32)
+def lefts(state, ROWS: tl.constexpr):
+    """Return which rows go to the left; `state` has a bit for each of them."""
+    return ((state >> tl.arange(0, ROWS)) & 1) != 0
 
 
 @triton.jit
-def sides(state, shares, ROWS: tl.constexpr):
-    """Return which rows go to the left, which are known, and the probability of the other side.
+def away_of(left, share, small):
+    """Return the probability of the side to which a row does not go.
 
-    `state` has a bit for each row, and `shares` the probabilities of both sides.
+    `share` is the probability of the left side if `small`, or else of the right one.
     """
-    row = tl.arange(0, ROWS)
-    left, known = (low(state) >> row) & 1, (high(state) >> row) & 1
-    return left != 0, known != 0, tl.where(left != 0, high(shares), low(shares)).to(tl.float32, bitcast=True)
+    share = share.to(tl.float32, bitcast=True)
+    return tl.where(left == small, 1.0 - share, share)
 
 
 @triton.jit
-def factors(y, met, away, POINTS: tl.constexpr):
-    """Return the factors of a child, to which the rows in `met` go."""
+def ratios_at(record, place, states, ratios, ROWS: tl.constexpr, POINTS: tl.constexpr):
+    """Return where the ratios of a node are for each row; the node is that at a place of a step's record."""
+    known = lefts(tl.load(states + tl.load(record + place) + 1), ROWS=ROWS)
+    return ratios + known.to(tl.int32) * (tl.load(record + RATIO + place) * (2 * POINTS))
+
+
+@triton.jit
+def factors(y, met, away, AGAIN: tl.constexpr, POINTS: tl.constexpr):
+    """Return the factors of a child, to which the rows in `met` go; `AGAIN` is whether a node above asks its player.
+
+    Numbers are the same whether that is so or not, but a compiler then does not share the code, for which it would move
+    registers.
+    """
     found, met = tl.tuple(()), tl.where(met, 1.0, 0.0)
     for i in tl.static_range(POINTS):
-        found += (tl.abs(met - y[i] * away),)
-    return found
-
-
-@triton.jit
-def plus(numbers, zero, POINTS: tl.constexpr):
-    """Return numbers plus 0, for which a GPU waits here until they are loaded, and not where they are needed.
-
-    There it would wait for whatever was loaded since, even if it had not loaded these numbers.
-    """
-    found = tl.tuple(())
-    for i in tl.static_range(POINTS):
-        found += (numbers[i] + zero,)
+        found += (tl.abs(met - y[i] * away if AGAIN else y[i] * away - met),)
     return found
 
 
@@ -102,79 +102,148 @@ def times(product, other, POINTS: tl.constexpr):
 
 
 @triton.jit
-def on_the_way(product, state, shares, row, met_left, ratios, ROWS: tl.constexpr, POINTS: tl.constexpr):
-    """Return `P` of a child of a node; the child is the left one if `met_left`, and `row` is the node's of ratios."""
-    left, known, away = sides(state, shares, ROWS=ROWS)
-    y = numbers_at(ratios + tl.where(known, row * (2 * POINTS), 0), 4, POINTS=POINTS)
-    return times(product, factors(y, left == met_left, away, POINTS=POINTS), POINTS=POINTS)
+def sizes(numbers, POINTS: tl.constexpr):
+    """Return absolute values."""
+    found = tl.tuple(())
+    for i in tl.static_range(POINTS):
+        found += (tl.abs(numbers[i]),)
+    return found
+
+
+@triton.jit
+def on_the_way(
+    product, left, share, flags, record, place, states, ratios,
+    FLAG: tl.constexpr, POINTS_LEFT: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Return `P` of a child of a node on the way from the anchor; the flags of the node are multiples of `FLAG`."""
+    away = away_of(left, share, (flags & SMALL * FLAG) != 0)
+    met = left == ((flags & LEFT * FLAG) != 0)
+    if len(POINTS_LEFT) == 0 or (flags & ASKED * FLAG) != 0:
+        y = numbers_at(ratios_at(record, place, states, ratios, ROWS=ROWS, POINTS=POINTS), 4, POINTS=POINTS)
+        found = sizes(times(product, factors(y, met, away, AGAIN=True, POINTS=POINTS), POINTS=POINTS), POINTS=POINTS)
+    else:
+        found = times(product, factors(POINTS_LEFT, met, away, AGAIN=False, POINTS=POINTS), POINTS=POINTS)
+    return found
 
 
 @triton.jit
 def add_whole(sums, player, given, stride):
-    """Add the bits of the nearest whole number and of `ROUND` to the sums of a player."""
-    tl.atomic_add(sums + player * stride, (given.to(tl.float64) + ROUND).to(tl.int64, bitcast=True), sem="relaxed")
+    """Add the nearest whole number to the sums of a player; it has the lowest bits of its sum with `ROUND`."""
+    whole = (given.to(tl.float64) + ROUND).to(tl.int64, bitcast=True).to(tl.int32)
+    tl.atomic_add(sums + player * stride, whole, sem="relaxed")
 
 
 @triton.jit
-def give(product, numbers, player, sums, stride, POINTS: tl.constexpr):
-    """Add what an inner node of a tip gives."""
-    given = product[0] * numbers[0]
+def give(product, numbers, first, player, sums, stride, POINTS: tl.constexpr):
+    """Add what an inner node of a tip gives; `first` is the first one of the numbers."""
+    given = product[0] * first
     for i in tl.static_range(1, POINTS):
         given += product[i] * numbers[i]
     add_whole(sums, player, given, stride)
 
 
 @triton.jit
-def tip(product, y, met, away, entries, pattern, count, players, third, sums, stride, POINTS: tl.constexpr):
-    """Return `R` of a tip, and add what its inner nodes give.
+def gives(product, factor, table, entry, more, second, third, tips, count, sums, stride, POINTS: tl.constexpr):
+    """Add what the inner nodes of a tip give.
 
-    `product` is `P` of the node above, whose rows in `met` go to the tip. `players` and `third` are where a step has
-    two players, and the third one. Numbers are loaded before those loaded earlier are needed, even where a tip has
-    fewer inner nodes and the numbers of the next tip follow.
+    `product` is `P` of the node above, `factor` what that of the tip has more, `entry` that of `R` of the tip for each
+    row, and `tips` where the words of the tip are. The first number of a node is loaded before those of the node before
+    it are needed, so that the others then come from the L1 cache.
     """
-    at = entries + pattern.to(tl.int32) * ((1 + count) * POINTS)
-    found, one = numbers_at(at, 4, POINTS=POINTS), numbers_at(at + POINTS, 4, POINTS=POINTS)
-    product = times(product, factors(y, met, away, POINTS=POINTS), POINTS=POINTS)
-    if count > 0:
-        both = tl.load(players)
-        two = numbers_at(at + 2 * POINTS, 4, POINTS=POINTS)
-        give(product, one, low(both), sums, stride, POINTS=POINTS)
-        if count > 1:
-            three = numbers_at(at + 3 * POINTS, 4, POINTS=POINTS)
-            give(product, two, high(both), sums, stride, POINTS=POINTS)
-            if count > 2:
-                give(product, three, tl.load(third), sums, stride, POINTS=POINTS)
-    return found
+    players = tips + 2
+    entry += more
+    one = numbers_at(table + entry * POINTS, 4, POINTS=POINTS)
+    product = times(product, factor, POINTS=POINTS)
+    give(product, one, one[0], tl.load(players), sums, stride, POINTS=POINTS)
+    if count > 1:
+        entry += more
+        two = numbers_at(table + entry * POINTS, 4, POINTS=POINTS)
+        give(product, two, second, tl.load(players + 1), sums, stride, POINTS=POINTS)
+        if count > 2:
+            entry += more
+            three = numbers_at(table + entry * POINTS, 4, POINTS=POINTS)
+            give(product, three, third, tl.load(players + 2), sums, stride, POINTS=POINTS)
+            if count > 3:
+                four = numbers_at(table + (entry + more) * POINTS, 4, POINTS=POINTS)
+                give(product, four, four[0], tl.load(players + 3), sums, stride, POINTS=POINTS)
 
 
 @triton.jit
-def closed(product, one, two, y, q, met, away, POINTS: tl.constexpr):
-    """Return `R` of a node from those of its children, `met` being the rows that go to `one`, and what it gives."""
-    signed = tl.where(met, -away, away)
+def closed(
+    product, total, left, share, player, flags, record, one_entry, two_pattern, tips, states, ratios, table, stack,
+    sums, stride, AGAIN: tl.constexpr, POINTS_LEFT: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Return `R` of a node, and add what it and its tips give; `AGAIN` is whether a node above asks its player."""
+    away = away_of(left, share, (flags & SMALL) != 0)
+    met = left == ((flags & LEFT) != 0)
+    row = ratios
+    if AGAIN:
+        row = ratios_at(record, 0, states, ratios, ROWS=ROWS, POINTS=POINTS)
+    other = total
+    if (flags & TIP) != 0:
+        one = numbers_at(table + one_entry * POINTS, 4, POINTS=POINTS)
+        count = (flags >> COUNT) & 7
+        more = tl.load(tips + 1)
+        ahead = tl.load(table + (one_entry + 2 * more) * POINTS, mask=count > 1)
+        after = tl.load(table + (one_entry + 3 * more) * POINTS, mask=count > 2)
+        if count > 0:
+            if AGAIN:
+                first = factors(numbers_at(row, 4, POINTS=POINTS), met, away, AGAIN=True, POINTS=POINTS)
+            else:
+                first = factors(POINTS_LEFT, met, away, AGAIN=False, POINTS=POINTS)
+            gives(product, first, table, one_entry, more, ahead, after, tips, count, sums, stride, POINTS=POINTS)
+        if (flags & TIPS_ONLY) != 0:
+            count = (flags >> COUNT + COUNT_BITS) & 7
+            two_entry = tl.load(tips + TIP_WORDS) + two_pattern
+            other = numbers_at(table + two_entry * POINTS, 4, POINTS=POINTS)
+            more = tl.load(tips + TIP_WORDS + 1)
+            ahead = tl.load(table + (two_entry + 2 * more) * POINTS, mask=count > 1)
+            after = tl.load(table + (two_entry + 3 * more) * POINTS, mask=count > 2)
+            if count > 0:
+                if AGAIN:
+                    second = factors(numbers_at(row, 4, POINTS=POINTS), met == 0, away, AGAIN=True, POINTS=POINTS)
+                else:
+                    second = factors(POINTS_LEFT, met == 0, away, AGAIN=False, POINTS=POINTS)
+                gives(product, second, table, two_entry, more, ahead, after, tips + TIP_WORDS, count, sums, stride, POINTS=POINTS)
+    else:
+        one = numbers_at(stack + tl.load(record + PLACE) * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS)
+    if AGAIN:
+        y, weighed = numbers_at(row, 4, POINTS=POINTS), numbers_at(row + POINTS, 4, POINTS=POINTS)
+        weighed = times(product, weighed, POINTS=POINTS)
+        factor = factors(y, met, away, AGAIN=True, POINTS=POINTS)
+    else:
+        factor, weighed = factors(POINTS_LEFT, met, away, AGAIN=False, POINTS=POINTS), product
     given, found = 0.0, tl.tuple(())
     for i in tl.static_range(POINTS):
-        between = one[i] - two[i]
-        weighed = product[i] * q[i] * between
-        given = weighed if i == 0 else given + weighed
-        found += (tl.where(met, one[i], two[i]) + y[i] * signed * between,)
-    return found, given * signed
+        if AGAIN:
+            between = one[i] - other[i]
+            found += (other[i] + factor[i] * between,)
+        else:  # the same numbers, but a compiler does not share this code, which takes more moves of registers
+            between = other[i] - one[i]
+            found += (other[i] - factor[i] * between,)
+        given = weighed[i] * between if i == 0 else given + weighed[i] * between
+    add_whole(sums, player, given * tl.where(met, -away, away), stride)
+    return found
 
 
-@triton.jit(do_not_specialize=["blocks", "jobs", "chunks"])
+@triton.jit(do_not_specialize=["blocks", "jobs", "chunks", "trees"])
 def walks_kernel(
-    states,  # int64 [blocks, NODES], see `path_states.py`
+    states,  # int32 [blocks, NODES, 2], see `path_states.py`
     patterns,  # int8 [blocks, TIPS, ROWS]
-    steps,  # int64 [STEPS, WORDS], see `steps_of` in `path_steps.py`
+    tips,  # int32 [TIPS, TIP_WORDS], see `tip_words` in `path_steps.py`
+    steps,  # int32 [STEPS, WORDS], see `steps_of` in `path_steps.py`
     first_step,  # int32 [chunks + 1]
+    tree,  # int32 [chunks]
     order,  # int32 [chunks], the chunks from the one with most steps on, so that programs end at the same time
     table,  # float32 [targets, PARTS, ENTRIES, POINTS], see `table_of` in `path_tips.py`
     ratios,  # float32 [PARTS, RATIOS, 2, POINTS], y and q
     weights,  # float32 [PARTS, POINTS], of the rule
     stacks,  # float32 [programs, PLACES, POINTS / 4, ROWS, 4]
-    sums,  # int64 [targets, WIDTH, padded], to which the bits of `ROUND` are added with each number
+    sums,  # int32 [targets, WIDTH, trees, padded]
     blocks,
     jobs,  # the number of targets, parts, chunks and blocks of rows
     chunks,
+    trees,
     NODES: tl.constexpr,
     TIPS: tl.constexpr,
     ENTRIES: tl.constexpr,
@@ -183,93 +252,93 @@ def walks_kernel(
     RATIOS: tl.constexpr,
     PARTS: tl.constexpr,  # of the points of the rule
     POINTS: tl.constexpr,  # of a part
+    POINTS_LEFT: tl.constexpr,  # 1 minus the points, which is y if no node above asks the player; () if there are parts
     ROWS: tl.constexpr,  # of a block, as many as threads: a thread has all points of a row
 ):
     """Add up what chunks give. A program does one block of rows of one chunk after another."""
     place = tl.arange(0, ROWS)
-    stacks += tl.program_id(0).to(tl.int64) * (PLACES * POINTS * ROWS) + 4 * place
-    stride = blocks.to(tl.int64) * ROWS
+    stack = stacks + (tl.program_id(0).to(tl.int64) * (PLACES * POINTS * ROWS) + 4 * place)
     for job in tl.range(tl.program_id(0), jobs, tl.num_programs(0)):
         block = (job % blocks).to(tl.int64)
         chunk = tl.load(order + job // blocks % chunks)
         part = job // blocks // chunks % PARTS
         target = (job // blocks // chunks // PARTS).to(tl.int64)
-        own_states, own_patterns = states + block * NODES, patterns + block * (TIPS * ROWS) + place
-        own_sums = sums + target * WIDTH * stride + block * ROWS + place
+        own_states, own_patterns = states + block * (2 * NODES), patterns + block * (TIPS * ROWS) + place
+        padded = blocks.to(tl.int64) * ROWS
+        own_sums = sums + (target * WIDTH * trees + tl.load(tree + chunk)) * padded + block * ROWS + place
         own_table = table + (target * PARTS + part) * (ENTRIES * POINTS)
         own_ratios = ratios + part.to(tl.int64) * (RATIOS * 2 * POINTS)
-        product, total = tl.tuple(()), tl.tuple(())
-        zero = 0.0 * tl.load(weights)
+        own, total = tl.tuple(()), tl.tuple(())
         for i in tl.static_range(POINTS):
-            product += (tl.load(weights + part * POINTS + i) + tl.zeros([ROWS], tl.float32),)
+            own += (tl.load(weights + part * POINTS + i) + tl.zeros([ROWS], tl.float32),)
             total += (tl.zeros([ROWS], tl.float32),)
-        # Where rows go is loaded one step before, and what says for which nodes and tips two steps before.
+        put(stack, 4 * ROWS, own, POINTS=POINTS, POLICY="")
+        # Where rows go is loaded one step before, and what says for which nodes and tips two steps before. All threads
+        # read the same words. `none` is 0, which the compiler cannot know: it would keep words in uniform registers,
+        # and wait for them at once.
+        none = tl.load(own_patterns + (TIPS - 1) * ROWS).to(tl.int32)
         step, end = tl.load(first_step + chunk), tl.load(first_step + chunk + 1)
-        record = steps + step.to(tl.int64) * WORDS
-        word, way, ends = tl.load(record), tl.load(record + 1), tl.load(record + 2)
-        state, first, second = (
-            tl.load(own_states + high(word)), tl.load(own_states + low(way)), tl.load(own_states + high(way))
+        record = steps + step.to(tl.int64) * WORDS + none * WORDS
+        node, first, second, anchor = four_at(record)
+        number = tl.load(record + NUMBER)
+        state, first_state, second_state = (
+            tl.load(own_states + node), tl.load(own_states + first), tl.load(own_states + second)
         )  # fmt: skip
-        one_pattern, two_pattern = tl.load(own_patterns + low(ends) * ROWS), tl.load(own_patterns + high(ends) * ROWS)
-        next_word, way, ends = tl.load(record + WORDS), tl.load(record + WORDS + 1), tl.load(record + WORDS + 2)
+        one_pattern, two_pattern = tl.load(own_patterns + number * ROWS), tl.load(own_patterns + number * ROWS + ROWS)
+        entry, flags = tl.load(tips + number * TIP_WORDS), tl.load(record + FLAGS)
+        node, first, second, next_anchor = four_at(record + WORDS)
+        next_flags = tl.load(record + (WORDS + FLAGS))
         while step < end:
-            flags, word = low(word), next_word
-            shares, first_shares, second_shares = tl.load(record + 3), tl.load(record + 4), tl.load(record + 5)
-            node, rows, entries = tl.load(record + 6), tl.load(record + 7), tl.load(record + 8)
-            left, known, away = sides(state, shares, ROWS=ROWS)
-            first_state, second_state, one_tip, two_tip = first, second, one_pattern, two_pattern
-            state, first, second = (
-                tl.load(own_states + high(word)),
-                tl.load(own_states + low(way)),
-                tl.load(own_states + high(way), mask=(low(word) & TWO) != 0),
-            )
-            one_pattern = tl.load(own_patterns + low(ends) * ROWS)
-            two_pattern = tl.load(own_patterns + high(ends) * ROWS, mask=(low(word) & TIPS_ONLY) != 0)
-            next_word, way, ends = (
-                tl.load(record + 2 * WORDS), tl.load(record + 2 * WORDS + 1), tl.load(record + 2 * WORDS + 2)
+            own_flags, own_tips, other_pattern = tl.max(flags, axis=0), tips + number * TIP_WORDS, two_pattern
+            own = numbers_at(stack + anchor * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS)
+            left, first_left, second_left = (
+                lefts(state, ROWS=ROWS), lefts(first_state, ROWS=ROWS), lefts(second_state, ROWS=ROWS)
             )  # fmt: skip
-            if (flags & (POP_P | PUSH_R)) != 0:
-                if (flags & POP_P) != 0:
-                    product = plus(
-                        numbers_at(stacks + low(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS), zero,
-                        POINTS=POINTS,
-                    )  # fmt: skip
-                if (flags & PUSH_R) != 0:
-                    put(stacks + high(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, total, POINTS=POINTS)
-            own = product
-            if (flags & ONE) != 0:
+            one_entry = entry + one_pattern
+            share, first_share, second_share, player = four_at(record + SHARES)
+            if (own_flags & ONE) != 0:
                 own = on_the_way(
-                    own, first_state, first_shares, low(rows), (flags & FIRST_LEFT) != 0, own_ratios,
-                    ROWS=ROWS, POINTS=POINTS,
+                    own, first_left, first_share, own_flags, record, 1, own_states, own_ratios,
+                    FLAG=FIRST, POINTS_LEFT=POINTS_LEFT, ROWS=ROWS, POINTS=POINTS,
                 )  # fmt: skip
-                if (flags & TWO) != 0:
+                if (own_flags & TWO) != 0:
                     own = on_the_way(
-                        own, second_state, second_shares, high(rows), (flags & SECOND_LEFT) != 0, own_ratios,
-                        ROWS=ROWS, POINTS=POINTS,
+                        own, second_left, second_share, own_flags, record, 2, own_states, own_ratios,
+                        FLAG=SECOND, POINTS_LEFT=POINTS_LEFT, ROWS=ROWS, POINTS=POINTS,
                     )  # fmt: skip
-            if (flags & ENTER) != 0:
-                if (flags & PUSH_P) != 0:
-                    put(stacks + low(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, product, POINTS=POINTS)
-                product = own
-            else:
-                row = own_ratios + tl.where(known, low(node) * (2 * POINTS), 0)
-                y, q = numbers_at(row, 4, POINTS=POINTS), numbers_at(row + POINTS, 4, POINTS=POINTS)
-                met = left == ((flags & LEFT) != 0)
-                other = total
-                thirds = (record + 11).to(tl.pointer_type(tl.int32))
-                if (flags & TIP) != 0:
-                    one = tip(
-                        own, y, met, away, own_table + low(entries).to(tl.int64) * POINTS, one_tip,
-                        (flags >> COUNT_BITS) & 3, record + 9, thirds, own_sums, stride, POINTS=POINTS,
+            if (own_flags & ENTER) != 0:
+                put(stack + tl.load(record + PLACE) * (POINTS * ROWS), 4 * ROWS, own, POINTS=POINTS, POLICY="")
+            number += ((flags >> TIP_BIT) & 1) + ((flags >> TIP_BIT + 1) & 1)
+            anchor, flags = next_anchor, next_flags
+            state, first_state, second_state = (
+                tl.load(own_states + node),
+                tl.load(own_states + first),
+                tl.load(own_states + second, mask=(flags & TWO) != 0),
+            )
+            one_pattern, two_pattern = (
+                tl.load(own_patterns + number * ROWS),
+                tl.load(own_patterns + number * ROWS + ROWS, mask=(flags & TIPS_ONLY) != 0),
+            )
+            entry = tl.load(tips + number * TIP_WORDS)
+            node, first, second, next_anchor = four_at(record + 2 * WORDS)
+            next_flags = tl.load(record + (2 * WORDS + FLAGS))
+            if (own_flags & ENTER) == 0:
+                if len(POINTS_LEFT) == 0 or (own_flags & ASKED) != 0:
+                    total = closed(
+                        own, total, left, share, player, own_flags, record, one_entry, other_pattern, own_tips,
+                        own_states, own_ratios, own_table, stack, own_sums, trees * blocks * ROWS,
+                        AGAIN=True, POINTS_LEFT=POINTS_LEFT, ROWS=ROWS, POINTS=POINTS,
                     )  # fmt: skip
-                    if (flags & TIPS_ONLY) != 0:
-                        other = tip(
-                            own, y, met == 0, away, own_table + high(entries).to(tl.int64) * POINTS, two_tip,
-                            (flags >> COUNT_BITS + 2) & 3, record + 10, thirds + 1, own_sums, stride, POINTS=POINTS,
-                        )  # fmt: skip
                 else:
-                    one = numbers_at(stacks + high(tl.load(record + 12)) * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS)
-                total, given = closed(own, one, other, y, q, met, away, POINTS=POINTS)
-                add_whole(own_sums, high(node), given, stride)
+                    total = closed(
+                        own, total, left, share, player, own_flags, record, one_entry, other_pattern, own_tips,
+                        own_states, own_ratios, own_table, stack, own_sums, trees * blocks * ROWS,
+                        AGAIN=False, POINTS_LEFT=POINTS_LEFT, ROWS=ROWS, POINTS=POINTS,
+                    )  # fmt: skip
+                if (own_flags & PUSH) != 0:
+                    put(
+                        stack + tl.load(record + PLACE + 1) * (POINTS * ROWS), 4 * ROWS, total,
+                        POINTS=POINTS, POLICY="evict_last",
+                    )  # fmt: skip
             step += 1
             record += WORDS

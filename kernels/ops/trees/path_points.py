@@ -34,7 +34,7 @@ import numpy as np
 from .path_tips import Tips
 from .preorder import Arranged
 
-LARGEST_ERROR = 2.0**-28
+LARGEST_ERROR = 2.0**-25
 """The most that points may add to the error of a tree's contributions, relative to the largest value of its leaves."""
 
 POINTS = np.array([4, 8, 16, 24, 32])

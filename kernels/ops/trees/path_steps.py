@@ -22,23 +22,32 @@ from .preorder import Arranged
 WAY = 2
 """The most factors from an anchor to a node; steps have flags and words for two."""
 
-ONE, TWO, ENTER, PUSH_P, POP_P = 1, 2, 4, 8, 16
-"""Flags of a step: there are factors; there are two; it enters an anchor; `P` goes to the stack, or comes back."""
+ONE, TWO, ENTER, PUSH = 1, 2, 4, 8
+"""Flags of a step: there are factors; there are two; it enters an anchor, and does not close a node; `R` then goes to
+the stack."""
 
-PUSH_R, TIP, TIPS_ONLY, LEFT = 32, 64, 128, 256
-"""Flags of a step: `R` goes to the stack; a child is a tip; both are; the first one in the sums is the left child.
+TIP_BIT, TIP, TIPS_ONLY = 4, 16, 32
+"""Flags of a step that closes a node: a child is a tip; both are."""
 
-That one is the child whose `R` is on the stack, or else the tip, or else the first child.
+ASKED, LEFT, SMALL = 64, 128, 256
+"""Flags of the node of a step: ratios are needed; the child that is first in the sums is the left one; the probability
+in the record is that of the left child.
+
+Ratios are needed of nodes that ask a constant, or a player that was asked above.
 """
 
-FIRST_LEFT, SECOND_LEFT = 512, 1024
-"""Flags of a step: the way from the anchor goes to the left at its first node, or at its second one."""
+FIRST, SECOND = 8, 64
+"""These flags times `FIRST` are those of the first node on the way from the anchor, and times `SECOND` of the second
+one. `LEFT` then says whether the way goes to the left."""
 
-COUNT_BITS = 11
-"""The bits before the number of the first tip's inner nodes, of two bits; that of the second tip follows."""
+COUNT, COUNT_BITS = 15, 3
+"""The bits before the number of the first tip's inner nodes, and how many bits that has; that of the second follows."""
 
-WORDS = 13
-"""The numbers of a step, see `steps_of`."""
+WORDS, SHARES, FLAGS, RATIO, PLACE, NUMBER = 16, 4, 8, 9, 12, 14
+"""The words of a step, and the first one of each kind, see `steps_of`."""
+
+TIP_WORDS = 8
+"""The words of a tip, see `tip_words`."""
 
 
 class Order(NamedTuple):
@@ -97,25 +106,28 @@ def order_of(trees: Arranged, chunks: Chunks) -> Order:
 
 def places_of(order: Order) -> tuple[int, int]:
     """Return how many places on the stack are for `P`, and then for `R`."""
-    return int(order.level.max(initial=1)), int(order.kept.max(initial=0)) + 1
+    return int(order.level.max(initial=0)) + 1, int(order.kept.max(initial=0)) + 1
+
+
+def first_in_sums(chunks: Chunks, order: Order) -> np.ndarray:
+    """Return which child is the first one in sums, 0 or 1: what is on the stack, or else the tip, or else child 0."""
+    return np.where(order.forks, 1 - order.last, np.where(chunks.child[0] < 0, 0, 1))
 
 
 def steps_of(
-    trees: Arranged, tips: Tips, chunks: Chunks, owner: np.ndarray, ratio_rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the steps of all walks, and the first one of each chunk and then their number.
+    trees: Arranged, tips: Tips, chunks: Chunks, owner: np.ndarray, ratio_rows: np.ndarray, before: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the steps of all walks, the first one of each chunk and then their number, and the tips in their order.
 
-    A step is int64 `[WORDS]`; where two numbers share a word, the first one has the lower 32 bits:
+    A step is int32 `[WORDS]`:
 
-    - flags, and the number of the node among inner nodes
-    - the nodes on the way from the anchor
-    - the tips
-    - the probabilities of the left and right child, float32, of the node, and then of those on the way
-    - the row of ratios of the node, and its player
-    - the rows of ratios of those on the way
-    - where the entries of the tips begin
-    - for each tip, the players of two of its inner nodes, and then of the third ones of both
-    - the places on the stack of `P` and `R`
+    - twice the numbers of the node and of those on the way from the anchor among inner nodes, and the place on the stack
+      of `P` of the anchor
+    - the smaller probabilities of the children, float32, of the node and of those on the way, and the player
+    - flags
+    - the rows of ratios of the node and of those on the way
+    - the place of `P` if the step enters an anchor, or else of `R` of the first child; and of `R` of the node
+    - the number of the first tip; the second one follows, and then those of later steps
 
     The last step is followed by two empty ones.
 
@@ -125,38 +137,58 @@ def steps_of(
         chunks: the chunks.
         owner: the player of each inner node.
         ratio_rows: the row of ratios of each inner node.
+        before: how many tips come before the first one.
     """
     order, node = order_of(trees, chunks), chunks.node
     pair, enters = _pairs_of(order)
     way = np.where(enters | ~order.anchor[pair], order.way[pair], 0)
     second = order.parent[pair]  # the last node of the way, if there are two
-    first = np.where(way == 2, order.parent[second], second)
-    is_left = trees.left[node]
-    flags = ENTER * enters + ONE * (way >= 1) + TWO * (way == 2) + SECOND_LEFT * is_left[pair]
-    flags += FIRST_LEFT * is_left[np.where(way == 2, second, pair)]
-    stack_flags, places = _stack_of(chunks, order, pair)
+    first = np.where(way == 2, order.parent[second], np.where(way == 1, second, pair))
+    second = np.where(way == 2, second, first)  # states that are loaded for nothing are those of a node that is loaded
+    own, number = node[pair], trees.number
+    push, places = _stack_of(chunks, order, pair, enters)
+    flags = PUSH * push + ENTER * enters + ONE * (way >= 1) + TWO * (way == 2)
 
-    in_tips, absent, pairs = chunks.child < 0, len(tips.node), np.arange(len(node))
-    one = np.where(order.forks, 1 - order.last, np.where(in_tips[0], 0, 1))  # the child that is first in the sums
-    ends = np.stack([chunks.tip[one, pairs], np.where(in_tips.all(axis=0), chunks.tip[1], absent)])[:, pair]
-    ends = np.where(enters, absent, ends)
-    one_left = trees.left[trees.children(node)[one, pairs]]
-    counts = np.append(tips.counts, 0)[ends]
-    flags += (TIP * in_tips.any(axis=0) + TIPS_ONLY * in_tips.all(axis=0) + LEFT * one_left)[pair]
-    flags += stack_flags + (counts[0] << COUNT_BITS) + (counts[1] << COUNT_BITS + 2)
+    in_tips, pairs = chunks.child < 0, np.arange(len(node))
+    one = first_in_sums(chunks, order)
+    has = ~enters & np.stack([in_tips.any(axis=0), in_tips.all(axis=0)])[:, pair]
+    ends = np.stack([chunks.tip[one, pairs], chunks.tip[1]])[:, pair]
+    counts = np.where(has, np.append(tips.counts, 0)[ends], 0)
+    flags += TIP * has[0] + TIPS_ONLY * has[1] + (counts[0] << COUNT) + (counts[1] << COUNT + COUNT_BITS)
+    left = trees.left[trees.children(node)[one, pairs]][pair]
+    by_first = trees.left[node[np.where(way == 2, second, pair)]]
+    flags += _flags_of(trees, own, left) + FIRST * _flags_of(trees, node[first], by_first)
+    flags += SECOND * _flags_of(trees, node[second], trees.left[own])
 
-    number, nodes = trees.number, len(owner)
-    own, rows = number[node], ratio_rows.astype(np.int64)[number[node]]
-    shares = np.stack([trees.share[node], 1 - trees.share[node]], axis=1).astype(np.float32).view(np.int64)[:, 0]
-    players = np.append(np.where(tips.inner < 0, 0, owner[number[tips.inner]]), np.zeros((INNER, 1), int), axis=1)
-    ways = _both(np.where(way >= 1, own[first], nodes), np.where(way == 2, own[second], nodes))
-    words = [_both(flags, own[pair]), ways, _both(*ends), shares[pair], shares[first], shares[second]]
-    words += [_both(rows[pair], owner[own][pair]), _both(rows[first], rows[second])]
-    words += [_both(*starts_of(tips, chunks.own)[0][ends])]
-    words += [_both(*players[:2, ends[0]]), _both(*players[:2, ends[1]]), _both(*players[2, ends]), places]
-    after = np.zeros((2, WORDS), dtype=np.int64)
-    after[:, :3] = _both(0, nodes), _both(nodes, nodes), _both(absent, absent)
-    return np.append(np.stack(words, axis=1), after, axis=0), np.append(order.begin[chunks.start[:-1]], len(pair))
+    words = np.zeros((len(pair) + 2, WORDS), dtype=np.int32)
+    ways = np.stack([own, node[first], node[second]])
+    words[:-2, :3] = 2 * number[ways].T
+    words[:, NUMBER] = before + np.append(np.cumsum(has.sum(axis=0)) - has.sum(axis=0), [has.sum(), has.sum()])
+    share = trees.share[ways]
+    words[:-2, SHARES : SHARES + 3] = np.minimum(share, 1 - share).astype(np.float32).view(np.int32).T
+    words[:-2, SHARES + 3] = owner[number[own]]
+    words[:-2, FLAGS] = flags
+    words[:-2, RATIO : RATIO + 3] = ratio_rows[number[ways]].T
+    words[:-2, [3, PLACE, PLACE + 1]] = places.T
+    return words, np.append(order.begin[chunks.start[:-1]], len(pair)), ends.T[has.T]
+
+
+def tip_words(trees: Arranged, tips: Tips, own: np.ndarray, some: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """Return the words of `some` of the tips `own`, int32 `[some, TIP_WORDS]`.
+
+    These are where their entries begin in the table, how many patterns they have, and the players of inner nodes.
+    """
+    found = np.zeros((len(some), TIP_WORDS), dtype=np.int32)
+    inner = np.append(tips.inner, np.full((INNER, 1), -1), axis=1)[:, some]
+    found[:, 0], found[:, 1] = starts_of(tips, own)[0][some], np.append(tips.patterns, 1)[some]
+    found[:, 2 : 2 + INNER] = np.where(inner < 0, 0, owner[trees.number[inner]]).T
+    return found
+
+
+def _flags_of(trees: Arranged, node: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Return the flags of nodes."""
+    found: np.ndarray = ASKED * (trees.earlier[node] != -1) + LEFT * left + SMALL * (trees.share[node] <= 0.5)
+    return found
 
 
 def _pairs_of(order: Order) -> tuple[np.ndarray, np.ndarray]:
@@ -169,33 +201,11 @@ def _pairs_of(order: Order) -> tuple[np.ndarray, np.ndarray]:
     return pair, enters
 
 
-def _stack_of(chunks: Chunks, order: Order, pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the flags of steps that say what they do with the stack, and the words of its places."""
-    flags, place, kept = np.zeros(len(pair), dtype=np.int64), np.zeros(len(pair), dtype=np.int64), order.kept[pair]
-    entered = order.entered
-    level = order.level[order.above[entered]]
-    first = np.full(len(order.close), len(pair))  # of the anchors below an anchor
-    np.minimum.at(first, order.above[entered], order.begin[entered])
-    flags[first[first < len(pair)]] += PUSH_P
-    place[order.begin[entered]] = level
-    after = order.close[entered] + 1
-    flags[after] += POP_P
-    place[after] = level
+def _stack_of(chunks: Chunks, order: Order, pair: np.ndarray, enters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether steps put `R` on the stack, and their places there, `[3, steps]`, see `steps_of`."""
+    anchor = np.where(enters | ~order.anchor[pair], order.above[pair], pair)
+    kept, push, own = places_of(order)[0] + order.kept, np.zeros(len(pair), dtype=bool), np.zeros(len(pair), dtype=int)
     forks = np.flatnonzero(order.forks)
-    after = order.close[chunks.child[1 - order.last[forks], forks]] + 1
-    flags[after] += PUSH_R
-    kept[after] = order.kept[forks]
-    return flags, _both(place, places_of(order)[0] + kept)
-
-
-def adds_of(trees: Arranged, tips: Tips, chunks: Chunks, owner: np.ndarray, columns: int) -> np.ndarray:
-    """Return how often a walk adds to the sums of each player, int64 `[columns + 1]`, in one part of the rule."""
-    inner = tips.inner[:, chunks.own]
-    node = np.append(chunks.node, inner[inner >= 0])
-    return np.bincount(owner[trees.number[node]], minlength=columns + 1)
-
-
-def _both(low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
-    """Return words of two numbers of 32 bits."""
-    found: np.ndarray = np.int64(low) | np.int64(high) << 32
-    return found
+    at_first = order.close[chunks.child[1 - order.last[forks], forks]]
+    push[at_first], own[at_first] = True, kept[forks]
+    return push, np.stack([order.level[anchor], np.where(enters, order.level[pair], kept[pair]), own])

@@ -1,6 +1,6 @@
 """Tips of trees and the tables of what they give, for `path_contributions.py`.
 
-A tip is a subtree of at most `LEAVES` leaves that is no whole tree, in no larger tip. Each of its inner nodes can be in
+A tip is a subtree of at most `LEAVES` leaves and `PATTERNS` patterns that is no whole tree, in no larger tip. Each of its inner nodes can be in
 up to three states for a row: the row is not known there, or goes to the left, or to the right (`path_states.py`). The
 states of all inner nodes of a tip are its pattern. For each pattern a table has `R` of the tip at all points, and for
 each inner node a number at each point whose product with `P` of the tip, summed over the points, is what it gives.
@@ -14,14 +14,14 @@ import numpy as np
 
 from .preorder import Arranged
 
-LEAVES = 4
+LEAVES = 5
 """The most leaves of a tip, unless tables become too large."""
+
+PATTERNS = 81
+"""The most patterns of a tip."""
 
 INNER = LEAVES - 1
 """The most inner nodes of a tip."""
-
-LARGEST_TABLES = 2**30
-"""The most bytes of the tables of all tips."""
 
 NUMBERS = 2**22
 """The most numbers of one kind that are computed at a time, unless one tip has more."""
@@ -40,41 +40,35 @@ class Tips(NamedTuple):
 
 def tips_of(trees: Arranged, most: int) -> Tips:
     """Return the tips of at most so many leaves."""
-    nodes = len(trees.inner)
-    small = (trees.size <= 2 * most - 1) & (trees.depth > 0)
-    end = np.where(small, np.arange(nodes) + trees.size, 0)
-    node = np.flatnonzero(small & (np.arange(nodes) >= np.append(0, np.maximum.accumulate(end)[:-1])))
+    nodes, all_states = len(trees.inner), np.where(trees.inner, np.clip(trees.earlier + 3, 1, 3), 1)
+    small = np.flatnonzero((trees.size <= 2 * most - 1) & (trees.depth > 0))
+    before = [np.append(0, np.cumsum(all_states == states)) for states in (2, 3)]
+    twos, threes = (count[small + trees.size[small]] - count[small] for count in before)
+    small = small[2**twos * 3**threes <= PATTERNS]
+    end = np.zeros(nodes, dtype=np.int64)
+    end[small] = small + trees.size[small]
+    node = small[small >= np.append(0, np.maximum.accumulate(end)[:-1])[small]]
     count = trees.size[node] // 2
     place, inner = np.cumsum(trees.inner) - trees.inner, np.flatnonzero(trees.inner)
     at = place[node] + np.arange(INNER)[:, None]  # the inner nodes of a tip follow each other
     found = np.where(np.arange(INNER)[:, None] < count, np.append(inner, 0)[np.minimum(at, len(inner))], -1)
-    states = np.where(found < 0, 1, np.clip(trees.earlier[found] + 3, 1, 3))
+    states = np.where(found < 0, 1, all_states[found])
     strides = np.append(np.ones((1, len(node)), int), np.cumprod(states, axis=0)[:-1], axis=0)
     return Tips(node, found, states, strides, count, states.prod(axis=0))
 
 
-def fitting_tips(trees: Arranged, numbers: int) -> Tips:
-    """Return the largest tips whose tables are not too large, of so many float32 numbers for each entry."""
-    for most in range(LEAVES, 1, -1):
-        found = tips_of(trees, most)
-        if 4 * numbers * int(((1 + found.counts) * found.patterns).sum()) <= LARGEST_TABLES:
-            return found
-    return tips_of(trees, 1)
+def digits(trees: Arranged, tips: Tips, some: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what numbers the patterns of some tips; the tip after all has one pattern.
 
-
-def digits(trees: Arranged, tips: Tips) -> tuple[np.ndarray, np.ndarray]:
-    """Return what numbers the patterns of tips, and of one tip more that has a single pattern.
-
-    The first array is int32 `[INNER, tips + 1]`: the numbers of the inner nodes among all inner nodes; past the last
-    one that of the node after all. The second one is int32 `[tips + 1]`, of eight bits for each of them: the stride,
-    and 128 if rows may be not known there.
+    `tip_nodes` is int32 `[INNER, some]`: the numbers of the inner nodes among all inner nodes; past the last one that
+    of the node after all. `tip_digits` is int32 `[some]`, of eight bits for each of them: the stride, and 128 if rows
+    may be not known there.
     """
     nodes = np.count_nonzero(trees.inner)
     node = np.where(tips.inner < 0, nodes, trees.number[tips.inner])
     packed = np.where(tips.inner < 0, 0, tips.strides + 128 * (tips.states == 3)) << 8 * np.arange(INNER)[:, None]
-    return np.append(node, np.full((INNER, 1), nodes), axis=1).astype(np.int32), np.append(
-        packed.sum(axis=0), 0
-    ).astype(np.int32)
+    numbers = np.append(node, np.full((INNER, 1), nodes), axis=1)[:, some].astype(np.int32)
+    return {"tip_nodes": numbers, "tip_digits": np.append(packed.sum(axis=0), 0)[some]}
 
 
 def patterns_of(trees: Arranged, tips: Tips, left: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -98,11 +92,10 @@ def ratios_of(share: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.nda
 def starts_of(tips: Tips, own: np.ndarray) -> tuple[np.ndarray, int]:
     """Return where the entries of some tips begin, int64 `[tips + 1]`, and how many there are.
 
-    Entry 0 is that of the tip after all, and of all that are not `own`. The last `INNER` entries are loaded, but no
-    tip has them.
+    Entry 0 is that of the tip after all, and of all that are not `own`.
     """
     sizes = np.where(own, (1 + tips.counts) * tips.patterns, 0)
-    return np.append(np.where(own, 1 + np.cumsum(sizes) - sizes, 0), 0), 1 + int(sizes.sum()) + INNER
+    return np.append(np.where(own, 1 + np.cumsum(sizes) - sizes, 0), 0), 1 + int(sizes.sum())
 
 
 def table_of(
@@ -110,7 +103,7 @@ def table_of(
 ) -> np.ndarray:
     """Return the table of some tips, float32 `[targets, entries, points]`.
 
-    A tip has an entry for `R` and one for each of its inner nodes, pattern by pattern.
+    A tip has entries for `R`, one for each pattern, and then as many for each of its inner nodes.
 
     Args:
         trees: the nodes.
@@ -131,11 +124,11 @@ def table_of(
         for first in range(0, len(same), step):
             some = same[first : first + step]
             count, patterns = int(tips.counts[some[0]]), int(tips.patterns[some[0]])
-            at = starts[some][:, None] + np.arange(patterns) * (1 + count)
+            at = starts[some][:, None] + np.arange(patterns)
             sums, gives = _Kind(trees, tips, some, leaf, held, points).sums()
             table[:, at] = sums
             for place, give in enumerate(gives):
-                table[:, at + 1 + place] = give
+                table[:, at + (1 + place) * patterns] = give
     return table
 
 

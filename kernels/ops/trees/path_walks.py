@@ -12,11 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from .path_points import points_needed
-from .path_tips import Tips, ratios_of
+from .path_tips import LEAVES, Tips, ratios_of, tips_of
 from .preorder import Arranged
 
-TIPS = 160
-"""The most tips of a chunk."""
+LARGEST_TABLES = 2**30
+"""The most bytes of the tables of all tips."""
+
+TIPS, FEWEST_TIPS, CHUNKS = 160, 8, 512
+"""The most tips of a chunk, and how many of them are enough if there are as many chunks."""
 
 FEWEST_POINTS = 8
 """A GPU has no use for fewer points if any tip needs as many."""
@@ -37,16 +40,25 @@ class Chunks(NamedTuple):
     tip: np.ndarray  # int64 [2, pairs], the tips; their number for what is no tip of the chunk
 
 
-def chunks_of(trees: Arranged, tips: Tips, asks: np.ndarray, held: np.ndarray) -> list[Chunks]:
-    """Return the chunks for each number of points.
+def fitting_tips(trees: Arranged, asks: np.ndarray, held: np.ndarray, targets: int) -> tuple[Tips, np.ndarray]:
+    """Return the largest tips whose tables are not too large, and how many points each one needs.
 
     Args:
         trees: the nodes.
-        tips: the tips.
         asks: bool `[nodes]`, whether a node is a leaf with a player and a value other than 0.
         held: float64 `[nodes]`, the absolute value of a leaf, relative to the largest one of its tree.
+        targets: the number of targets.
     """
-    points = points_needed(trees, tips, asks, held, FEWEST_POINTS)
+    for most in range(LEAVES, 0, -1):
+        tips = tips_of(trees, most)
+        points = points_needed(trees, tips, asks, held, FEWEST_POINTS)
+        if 4 * targets * int(((1 + tips.counts) * tips.patterns * points).sum()) <= LARGEST_TABLES:
+            break
+    return tips, points
+
+
+def chunks_of(trees: Arranged, tips: Tips, points: np.ndarray) -> list[Chunks]:
+    """Return the chunks for each number of points; `points` is that of each tip."""
     return [_chunks(trees, tips, points == number, int(number)) for number in np.unique(points[points > 0])]
 
 
@@ -57,7 +69,8 @@ def _chunks(trees: Arranged, tips: Tips, own: np.ndarray, points: int) -> Chunks
     held[tips.node[own]], tip_at[tips.node[own]] = True, np.flatnonzero(own)
     tree = trees.tree[held]
     counts = np.bincount(tree)  # of each tree
-    parts, first = -(-counts // TIPS), np.cumsum(counts) - counts
+    most = min(max(len(tree) // CHUNKS, FEWEST_TIPS), TIPS)
+    parts, first = -(-counts // most), np.cumsum(counts) - counts
     chunk = (np.cumsum(parts) - parts)[tree] + (np.arange(len(tree)) - first[tree]) * parts[tree] // counts[tree]
     before = np.append(0, np.cumsum(held))  # how many of the tips come before a node
     in_tip = np.zeros(nodes + 1, dtype=np.int64)
@@ -99,6 +112,12 @@ def rows_of_ratios(trees: Arranged, chunks: Chunks) -> tuple[np.ndarray, np.ndar
     table = np.stack(ratios_of(share, chunks.points), axis=1)
     unknown = np.broadcast_to([[1.0], [0.0]], (1, 2, len(chunks.points)))  # so that the node gives nothing
     return np.append(unknown, table, axis=0).astype(np.float32), 1 + row.ravel().astype(np.int32)
+
+
+def points_left(chunks: Chunks) -> tuple[float, ...]:
+    """Return 1 minus the points of the rule, as float32 numbers; none if it is in parts."""
+    whole = points_of_part(len(chunks.points)) == len(chunks.points)
+    return tuple((1 - chunks.points).astype(np.float32).tolist()) if whole else ()
 
 
 def points_of_part(points: int) -> int:

@@ -123,7 +123,7 @@ def test_walks_have_the_same_bits_however_they_are_divided(
 ) -> None:
     """Whether tips share chunks, have few leaves or many, need few points or many, and have them in parts."""
     monkeypatch.setattr(path_walks, "TIPS", tips)
-    monkeypatch.setattr(path_tips, "LARGEST_TABLES", bytes_of_tables)
+    monkeypatch.setattr(path_walks, "LARGEST_TABLES", bytes_of_tables)
     monkeypatch.setattr(path_points, "LARGEST_ERROR", 0.0)
     monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
     monkeypatch.setattr(path_walks, "POINTS_TOGETHER", together)
@@ -138,7 +138,7 @@ def test_walks_have_the_same_bits_however_they_are_divided(
     monkeypatch.setattr(paths, "NUMBERS", 1)
     assert run_on_cpu(op, [x]).tobytes() == whole.tobytes()
     for tile in (WalkTile(1, 96), WalkTile(3, 128), WalkTile(2**11, 128)):
-        monkeypatch.setattr(paths, "walk_tile", lambda _, tile=tile: tile)
+        monkeypatch.setattr(paths, "WALK_TILE", tile)
         assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(paths, "LARGEST_STATES", 1)
     monkeypatch.setattr(paths, "LARGEST_STACKS", 1)
