@@ -173,7 +173,8 @@ def add_chunks(
 ) -> None:
     """Launch the sums over the chunks of each output, and write the answers of the first `rows`.
 
-    `sums` is int32 or int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and `baseline`.
+    `sums` is int32 or int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and
+    `baseline`.
     """
     outputs = output.shape[1]
     add_chunks_kernel[(triton.cdiv(rows, ADDED), triton.cdiv(outputs, OUTPUTS_ADDED))](

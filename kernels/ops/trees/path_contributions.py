@@ -146,12 +146,14 @@ class PathContributions(Operation):
             "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32) * np.int32(len(self.roots)),
             **self.plain_parameters(),
         }
-        walked, tips, owner = [], [], self.player[node]
+        tips, owner = self._tips, self.player[node]
+        # After all tips come two that have one pattern, since patterns are loaded for steps that need none.
+        in_order, words_of_tips = np.full(2, len(tips.node)), np.zeros((2, TIP_WORDS), dtype=np.int32)
         for chunks in self._chunks:
             ratios, ratio_rows = rows_of_ratios(trees, chunks)
-            steps, first_step, some = steps_of(trees, self._tips, chunks, owner, ratio_rows, sum(map(len, walked)))
-            walked.append(some)
-            tips.append(tip_words(trees, self._tips, chunks.own, some, owner))
+            steps, first_step, some = steps_of(trees, tips, chunks, owner, ratio_rows, len(in_order) - 2)
+            in_order = np.insert(in_order, -2, some)
+            words_of_tips = np.insert(words_of_tips, -2, tip_words(trees, tips, chunks.own, some, owner), axis=0)
             own = {
                 "steps": steps,
                 "first_step": first_step.astype(np.int32),
@@ -162,11 +164,7 @@ class PathContributions(Operation):
                 "weights": in_parts(chunks.weights.astype(np.float32)),
             }
             found |= {f"{name}_{len(chunks.points)}": array for name, array in own.items()}
-        # Two tips more have one pattern, since patterns are loaded for steps that need none.
-        found["tips"] = np.concatenate([*tips, np.zeros((2, TIP_WORDS), dtype=np.int32)])
-        absent = [len(self._tips.node)] * 2
-        found |= digits(trees, self._tips, np.concatenate([*walked, absent]).astype(np.int64))
-        return found
+        return {**found, "tips": words_of_tips, **digits(trees, tips, in_order)}
 
     def _table(self, chunks: Chunks) -> np.ndarray:
         """Return what the tips of chunks give, float32 `[targets, entries, points]`."""
@@ -422,7 +420,13 @@ class PathContributions(Operation):
     def _exponent(self) -> np.ndarray:
         """Return the exponents of the targets' units.
 
-        What a tree gives to a player is at most twice its largest value, which is 2³⁰ units at most.
+        What a tree gives to a player is an average of differences between averages of its leaves, so that it has less
+        than 2³¹ units, whatever is rounded on the way.
         """
-        exponent = np.frexp(self._largest.max(axis=0, initial=0.0))[1]
-        return np.maximum(exponent - 29, -950)  # so that the unit itself is a normal number
+        trees, leaf = self._trees, ~self._trees.inner
+        value, tree = self.values[self.child[trees.node[leaf]]], trees.tree[leaf]
+        least, largest = np.full((2, len(self.roots), len(self.base)), np.inf)
+        np.minimum.at(least, tree, value)
+        np.minimum.at(largest, tree, -value)
+        exponent = np.frexp(1.001 * (-largest - least).max(axis=0))[1]
+        return np.maximum(exponent - 31, -950)  # so that the unit itself is a normal number

@@ -10,8 +10,9 @@ from .integer_sum import ROUND
 
 ONE, TWO, ENTER = map(tl.constexpr, (path_steps.ONE, path_steps.TWO, path_steps.ENTER))
 PUSH = tl.constexpr(path_steps.PUSH)
-TIP, TIPS_ONLY, LEFT, SMALL = map(tl.constexpr, (path_steps.TIP, path_steps.TIPS_ONLY, path_steps.LEFT, path_steps.SMALL))
-ASKED, FIRST, SECOND = map(tl.constexpr, (path_steps.ASKED, path_steps.FIRST, path_steps.SECOND))
+TIP, TIPS_ONLY = map(tl.constexpr, (path_steps.TIP, path_steps.TIPS_ONLY))
+ASKED, LEFT, SMALL = map(tl.constexpr, (path_steps.ASKED, path_steps.LEFT, path_steps.SMALL))
+FIRST, SECOND = map(tl.constexpr, (path_steps.FIRST, path_steps.SECOND))
 COUNT, COUNT_BITS = map(tl.constexpr, (path_steps.COUNT, path_steps.COUNT_BITS))
 WORDS, TIP_WORDS = map(tl.constexpr, (path_steps.WORDS, path_steps.TIP_WORDS))
 SHARES, FLAGS, NUMBER = map(tl.constexpr, (path_steps.SHARES, path_steps.FLAGS, path_steps.NUMBER))
@@ -120,6 +121,7 @@ def on_the_way(
     met = left == ((flags & LEFT * FLAG) != 0)
     if len(POINTS_LEFT) == 0 or (flags & ASKED * FLAG) != 0:
         y = numbers_at(ratios_at(record, place, states, ratios, ROWS=ROWS, POINTS=POINTS), 4, POINTS=POINTS)
+        # Products are not negative. Their absolute values keep a compiler from sharing them with the other case.
         found = sizes(times(product, factors(y, met, away, AGAIN=True, POINTS=POINTS), POINTS=POINTS), POINTS=POINTS)
     else:
         found = times(product, factors(POINTS_LEFT, met, away, AGAIN=False, POINTS=POINTS), POINTS=POINTS)
@@ -170,22 +172,23 @@ def gives(product, factor, table, entry, more, second, third, tips, count, sums,
 
 @triton.jit
 def closed(
-    product, total, left, share, player, flags, record, one_entry, two_pattern, tips, states, ratios, table, stack,
-    sums, stride, AGAIN: tl.constexpr, POINTS_LEFT: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
+    product, total, left, share, player, flags, record, one_entry, more, two_pattern, tips, states, ratios, table,
+    stack, sums, stride, AGAIN: tl.constexpr, POINTS_LEFT: tl.constexpr, ROWS: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
-    """Return `R` of a node, and add what it and its tips give; `AGAIN` is whether a node above asks its player."""
+    """Return `R` of a node, and add what it and its tips give; `AGAIN` is whether a node above asks its player.
+
+    Factors are computed twice, so that no registers hold them while the tips are added.
+    """
     away = away_of(left, share, (flags & SMALL) != 0)
     met = left == ((flags & LEFT) != 0)
-    row = ratios
-    if AGAIN:
-        row = ratios_at(record, 0, states, ratios, ROWS=ROWS, POINTS=POINTS)
-    other = total
+    other, row = total, ratios + tl.zeros([ROWS], tl.int32)
     if (flags & TIP) != 0:
         one = numbers_at(table + one_entry * POINTS, 4, POINTS=POINTS)
         count = (flags >> COUNT) & 7
-        more = tl.load(tips + 1)
         ahead = tl.load(table + (one_entry + 2 * more) * POINTS, mask=count > 1)
         after = tl.load(table + (one_entry + 3 * more) * POINTS, mask=count > 2)
+        if AGAIN:
+            row = ratios_at(record, 0, states, ratios, ROWS=ROWS, POINTS=POINTS)
         if count > 0:
             if AGAIN:
                 first = factors(numbers_at(row, 4, POINTS=POINTS), met, away, AGAIN=True, POINTS=POINTS)
@@ -204,9 +207,14 @@ def closed(
                     second = factors(numbers_at(row, 4, POINTS=POINTS), met == 0, away, AGAIN=True, POINTS=POINTS)
                 else:
                     second = factors(POINTS_LEFT, met == 0, away, AGAIN=False, POINTS=POINTS)
-                gives(product, second, table, two_entry, more, ahead, after, tips + TIP_WORDS, count, sums, stride, POINTS=POINTS)
+                gives(
+                    product, second, table, two_entry, more, ahead, after, tips + TIP_WORDS, count, sums, stride,
+                    POINTS=POINTS,
+                )  # fmt: skip
     else:
         one = numbers_at(stack + tl.load(record + PLACE) * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS)
+        if AGAIN:
+            row = ratios_at(record, 0, states, ratios, ROWS=ROWS, POINTS=POINTS)
     if AGAIN:
         y, weighed = numbers_at(row, 4, POINTS=POINTS), numbers_at(row + POINTS, 4, POINTS=POINTS)
         weighed = times(product, weighed, POINTS=POINTS)
@@ -285,7 +293,8 @@ def walks_kernel(
             tl.load(own_states + node), tl.load(own_states + first), tl.load(own_states + second)
         )  # fmt: skip
         one_pattern, two_pattern = tl.load(own_patterns + number * ROWS), tl.load(own_patterns + number * ROWS + ROWS)
-        entry, flags = tl.load(tips + number * TIP_WORDS), tl.load(record + FLAGS)
+        entry, more = tl.load(tips + number * TIP_WORDS), tl.load(tips + number * TIP_WORDS + 1)
+        flags = tl.load(record + FLAGS)
         node, first, second, next_anchor = four_at(record + WORDS)
         next_flags = tl.load(record + (WORDS + FLAGS))
         while step < end:
@@ -294,7 +303,7 @@ def walks_kernel(
             left, first_left, second_left = (
                 lefts(state, ROWS=ROWS), lefts(first_state, ROWS=ROWS), lefts(second_state, ROWS=ROWS)
             )  # fmt: skip
-            one_entry = entry + one_pattern
+            one_entry, own_more = entry + one_pattern, more
             share, first_share, second_share, player = four_at(record + SHARES)
             if (own_flags & ONE) != 0:
                 own = on_the_way(
@@ -319,20 +328,20 @@ def walks_kernel(
                 tl.load(own_patterns + number * ROWS),
                 tl.load(own_patterns + number * ROWS + ROWS, mask=(flags & TIPS_ONLY) != 0),
             )
-            entry = tl.load(tips + number * TIP_WORDS)
+            entry, more = tl.load(tips + number * TIP_WORDS), tl.load(tips + number * TIP_WORDS + 1)
             node, first, second, next_anchor = four_at(record + 2 * WORDS)
             next_flags = tl.load(record + (2 * WORDS + FLAGS))
             if (own_flags & ENTER) == 0:
                 if len(POINTS_LEFT) == 0 or (own_flags & ASKED) != 0:
                     total = closed(
-                        own, total, left, share, player, own_flags, record, one_entry, other_pattern, own_tips,
-                        own_states, own_ratios, own_table, stack, own_sums, trees * blocks * ROWS,
+                        own, total, left, share, player, own_flags, record, one_entry, own_more, other_pattern,
+                        own_tips, own_states, own_ratios, own_table, stack, own_sums, trees * blocks * ROWS,
                         AGAIN=True, POINTS_LEFT=POINTS_LEFT, ROWS=ROWS, POINTS=POINTS,
                     )  # fmt: skip
                 else:
                     total = closed(
-                        own, total, left, share, player, own_flags, record, one_entry, other_pattern, own_tips,
-                        own_states, own_ratios, own_table, stack, own_sums, trees * blocks * ROWS,
+                        own, total, left, share, player, own_flags, record, one_entry, own_more, other_pattern,
+                        own_tips, own_states, own_ratios, own_table, stack, own_sums, trees * blocks * ROWS,
                         AGAIN=False, POINTS_LEFT=POINTS_LEFT, ROWS=ROWS, POINTS=POINTS,
                     )  # fmt: skip
                 if (own_flags & PUSH) != 0:

@@ -3,10 +3,9 @@
 A walk closes the nodes of a chunk, children before their parent: it has `R` of one child and of the other, or of a tip,
 and computes that of the node. `P` is not kept for every node: it is that of an anchor, times the factors on the way
 from there, at most `WAY`. The root is an anchor, and so is each node from which the way to a node below, that is no
-anchor and not below one, is `WAY` long. Where a walk enters an anchor, it puts `P` of the anchor above on a stack, and
-has it again after it has closed the one below.
+anchor and not below one, is `WAY` long. Where a walk enters an anchor, it puts `P` on a stack.
 
-Where both children of a node are no tips, `R` of the one that is closed first goes to the stack.
+Where both children of a node are no tips, `R` of the one that is closed first goes to the stack too.
 """
 
 from __future__ import annotations
@@ -121,8 +120,8 @@ def steps_of(
 
     A step is int32 `[WORDS]`:
 
-    - twice the numbers of the node and of those on the way from the anchor among inner nodes, and the place on the stack
-      of `P` of the anchor
+    - twice the numbers of the node and of those on the way from the anchor among inner nodes, and the place on the
+      stack of `P` of the anchor
     - the smaller probabilities of the children, float32, of the node and of those on the way, and the player
     - flags
     - the rows of ratios of the node and of those on the way

@@ -1,9 +1,10 @@
 """Tips of trees and the tables of what they give, for `path_contributions.py`.
 
-A tip is a subtree of at most `LEAVES` leaves and `PATTERNS` patterns that is no whole tree, in no larger tip. Each of its inner nodes can be in
-up to three states for a row: the row is not known there, or goes to the left, or to the right (`path_states.py`). The
-states of all inner nodes of a tip are its pattern. For each pattern a table has `R` of the tip at all points, and for
-each inner node a number at each point whose product with `P` of the tip, summed over the points, is what it gives.
+A tip is a subtree of at most `LEAVES` leaves and `PATTERNS` patterns that is no whole tree, in no larger tip. Each of
+its inner nodes can be in up to three states for a row: the row is not known there, or goes to the left, or to the right
+(`path_states.py`). The states of all inner nodes of a tip are its pattern. For each pattern a table has `R` of the tip
+at all points, and for each inner node a number at each point whose product with `P` of the tip, summed over the points,
+is what it gives.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def table_of(
         step = max(NUMBERS // (int(tips.patterns[same[0]]) * len(points)), 1)
         for first in range(0, len(same), step):
             some = same[first : first + step]
-            count, patterns = int(tips.counts[some[0]]), int(tips.patterns[some[0]])
+            patterns = int(tips.patterns[some[0]])
             at = starts[some][:, None] + np.arange(patterns)
             sums, gives = _Kind(trees, tips, some, leaf, held, points).sums()
             table[:, at] = sums

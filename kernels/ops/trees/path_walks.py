@@ -18,7 +18,7 @@ from .preorder import Arranged
 LARGEST_TABLES = 2**30
 """The most bytes of the tables of all tips."""
 
-TIPS, FEWEST_TIPS, CHUNKS = 160, 8, 512
+TIPS, FEWEST_TIPS, CHUNKS = 240, 8, 512
 """The most tips of a chunk, and how many of them are enough if there are as many chunks."""
 
 FEWEST_POINTS = 8

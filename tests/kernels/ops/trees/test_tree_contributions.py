@@ -15,7 +15,7 @@ from tests.kernels.operations_trees import (
     tree_contributions,
 )
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.trees import cpu_path_walks, leaf_patterns, path_points, path_tips, path_walks
+from triton_regressors.kernels.ops.trees import cpu_path_walks, leaf_patterns, path_points, path_states, path_walks
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile, WalkTile, contributions_tile
@@ -121,8 +121,13 @@ def test_walks_have_the_same_bits_however_they_are_divided(
     together: int,
     bytes_of_tables: int,
 ) -> None:
-    """Whether tips share chunks, have few leaves or many, need few points or many, and have them in parts."""
+    """Whether tips share chunks, have few leaves or many, need few points or many, and have them in parts.
+
+    Nodes are asked in several windows.
+    """
     monkeypatch.setattr(path_walks, "TIPS", tips)
+    monkeypatch.setattr(path_walks, "FEWEST_TIPS", tips)
+    monkeypatch.setattr(path_states, "WINDOW", 64)
     monkeypatch.setattr(path_walks, "LARGEST_TABLES", bytes_of_tables)
     monkeypatch.setattr(path_points, "LARGEST_ERROR", 0.0)
     monkeypatch.setattr(path_walks, "FEWEST_POINTS", fewest)
@@ -137,7 +142,7 @@ def test_walks_have_the_same_bits_however_they_are_divided(
     assert np.abs(whole - run_reference(op, [x])).max() <= op.rounding_error()
     monkeypatch.setattr(paths, "NUMBERS", 1)
     assert run_on_cpu(op, [x]).tobytes() == whole.tobytes()
-    for tile in (WalkTile(1, 96), WalkTile(3, 128), WalkTile(2**11, 128)):
+    for tile in (WalkTile(1, 96), WalkTile(3, 96), WalkTile(2**11, 96)):
         monkeypatch.setattr(paths, "WALK_TILE", tile)
         assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(paths, "LARGEST_STATES", 1)
