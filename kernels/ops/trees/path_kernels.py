@@ -276,11 +276,11 @@ def walks_kernel(
         own_sums = sums + (target * WIDTH * trees + tl.load(tree + chunk)) * padded + block * ROWS + place
         own_table = table + (target * PARTS + part) * (ENTRIES * POINTS)
         own_ratios = ratios + part.to(tl.int64) * (RATIOS * 2 * POINTS)
-        own, total = tl.tuple(()), tl.tuple(())
+        product, total = tl.tuple(()), tl.tuple(())
         for i in tl.static_range(POINTS):
-            own += (tl.load(weights + part * POINTS + i) + tl.zeros([ROWS], tl.float32),)
+            product += (tl.load(weights + part * POINTS + i) + tl.zeros([ROWS], tl.float32),)
             total += (tl.zeros([ROWS], tl.float32),)
-        put(stack, 4 * ROWS, own, POINTS=POINTS, POLICY="")
+        put(stack, 4 * ROWS, product, POINTS=POINTS, POLICY="")
         # Where rows go is loaded one step before, and what says for which nodes and tips two steps before. All threads
         # read the same words. `none` is 0, which the compiler cannot know: it would keep words in uniform registers,
         # and wait for them at once.
