@@ -84,14 +84,30 @@ def operations() -> list[tuple[Operation, list[int]]]:
     return found
 
 
+class HostMemory(torch.Tensor):
+    """Rows and answers, which few rows have in memory of the host, and whatever is allocated like them."""
+
+
 def record(
     operation: Operation, widths: list[int], dtype: torch.dtype = torch.float32, rows: int = ROWS
 ) -> list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]]:
-    """Return each kernel that the operation launches on values of that dtype, its arguments by name and its options."""
+    """Return each kernel that the operation launches on values of that dtype, its arguments by name and its options.
+
+    Raises:
+        AssertionError: an argument was allocated where the rows are, and not where the parameters are.
+    """
     parameters = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in operation.parameters().items()}
+    output = torch.zeros(rows, operation.output_width(*widths), dtype=dtype).as_subclass(HostMemory)
     inputs = [torch.zeros(rows, width, dtype=dtype) for width in widths]
-    output = torch.zeros(rows, operation.output_width(*widths), dtype=dtype)
-    return launched_by(lambda: operation.launch(parameters, inputs, output, rows))
+    if operation.reads_input_once():
+        inputs = [each.as_subclass(HostMemory) for each in inputs]
+    launches = launched_by(lambda: operation.launch(parameters, inputs, output, rows))
+    own = {each.untyped_storage().data_ptr() for each in (*inputs, output)}
+    for kernel, arguments, _ in launches:
+        for name, value in arguments.items():
+            if isinstance(value, HostMemory):
+                assert value.untyped_storage().data_ptr() in own, f"{kernel.__name__}: {name} is host memory"
+    return launches
 
 
 def launched_by(work: Callable[[], None]) -> list[tuple[JITFunction[Any], dict[str, Any], dict[str, Any]]]:

@@ -271,7 +271,7 @@ class PathContributions(Operation):
         for start in range(0, rows, most):
             count = min(most, rows - start)
             blocks = triton.cdiv(count, ROWS)
-            sums = x.new_zeros(trees * self.output_width(), blocks * ROWS, dtype=torch.int32)
+            sums = unit.new_zeros(trees * self.output_width(), blocks * ROWS, dtype=torch.int32)
             asked = launch_states(parameters, x[start:], count, constants) if self._walks else {}
             for points, number, places, left in self._walks:
                 parts, together = parameters[f"weights_{points}"].shape
