@@ -34,7 +34,7 @@ class Walk(NamedTuple):
     tip: np.ndarray  # int64 [tips], those with inner nodes first, those with most of them at the start
     entry: np.ndarray  # int64 [tips, 1], where their entries begin
     patterns: np.ndarray  # int64 [tips, 1], how many patterns they have
-    with_inner: list[int]  # how many tips have more than 0, 1 and 2 inner nodes
+    with_inner: list[int]  # how many tips have more inner nodes than 0, 1 and so on
     owner: (
         np.ndarray
     )  # int64 [nodes + inner nodes of tips, 1], the players; of tips all first ones, then all second ones
