@@ -28,8 +28,8 @@ the way up. Small subtrees at the ends have tables of R, and of what their nodes
 P, R and the tables are float32, which is what the answers are. A sum over points adds one after the other. Rules of
 many points are in parts, each with a sum of its own. What a node gives in a part is rounded to multiples of one unit of
 each target, a power of two, before it is added up. Integers have the same sum in any order, so that neither tiling nor
-device can change an answer. Each tree has sums of its own, of 32 bits: no value of a coalition is larger than its
-largest leaf, which bounds what it gives to a player, whatever the sum is on the way.
+device can change an answer. Sums have 32 bits, and each tree has its own: its leaves bound what it gives to a player,
+whatever the sum is on the way.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ from .terms import Terms
 
 LARGEST_STATES = 2**30
 """The most bytes that say where rows go at each node, and of sums; more rows take turns."""
+
+LARGEST_SUMS = 2**28
+"""The most bytes of the sums of a block of rows, unless all trees share them."""
 
 LARGEST_STACKS = 2**28
 """The most bytes of the stacks of programs that run together."""
@@ -143,7 +146,7 @@ class PathContributions(Operation):
             "places": places,
             "sets": self.sets,
             "earlier": np.append(above, -2).astype(np.int32),
-            "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32) * np.int32(len(self.roots)),
+            "first_chunk": np.arange(self.output_width() + 1, dtype=np.int32) * np.int32(self._sums),
             **self.plain_parameters(),
         }
         tips, owner = self._tips, self.player[node]
@@ -157,7 +160,7 @@ class PathContributions(Operation):
             own = {
                 "steps": steps,
                 "first_step": first_step.astype(np.int32),
-                "tree": trees.tree[chunks.node[chunks.start[:-1]]].astype(np.int32),
+                "tree": (trees.tree[chunks.node[chunks.start[:-1]]] % self._sums).astype(np.int32),
                 "order": np.argsort(-np.diff(first_step), kind="stable").astype(np.int32),
                 "table": np.ascontiguousarray(np.swapaxes(in_parts(self._table(chunks)), 0, 1)),
                 "ratios": in_parts(ratios),
@@ -259,7 +262,7 @@ class PathContributions(Operation):
         return left | ~known, known
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), targets, trees, nodes = inputs, len(self.base), len(self.roots), len(parameters["words"])
+        (x,), targets, trees, nodes = inputs, len(self.base), self._sums, len(parameters["words"])
         unit = parameters["unit"]
         block = 12 * nodes + ROWS * (len(parameters["tips"]) + 4 * trees * self.output_width())
         most = max(LARGEST_STATES // block, 1) * ROWS
@@ -417,16 +420,23 @@ class PathContributions(Operation):
         return found
 
     @functools.cached_property
+    def _sums(self) -> int:
+        """Return how many sums of a player there are, of a tree each unless they take too much memory."""
+        return min(len(self.roots), max(LARGEST_SUMS // (4 * ROWS * self.output_width()), 1))
+
+    @functools.cached_property
     def _exponent(self) -> np.ndarray:
         """Return the exponents of the targets' units.
 
-        What a tree gives to a player is an average of differences between averages of its leaves, so that it has less
-        than 2³¹ units, whatever is rounded on the way.
+        What a tree gives to a player is an average of differences between averages of its leaves. A sum of those of the
+        trees that share it has less than 2³¹ units, whatever is rounded on the way.
         """
         trees, leaf = self._trees, ~self._trees.inner
         value, tree = self.values[self.child[trees.node[leaf]]], trees.tree[leaf]
         least, largest = np.full((2, len(self.roots), len(self.base)), np.inf)
         np.minimum.at(least, tree, value)
         np.minimum.at(largest, tree, -value)
-        exponent = np.frexp(1.001 * (-largest - least).max(axis=0))[1]
+        spread = np.zeros((self._sums, len(self.base)))
+        np.add.at(spread, np.arange(len(self.roots)) % self._sums, -largest - least)
+        exponent = np.frexp(1.001 * spread.max(axis=0))[1]
         return np.maximum(exponent - 31, -950)  # so that the unit itself is a normal number

@@ -241,13 +241,13 @@ def walks_kernel(
     tips,  # int32 [TIPS, TIP_WORDS], see `tip_words` in `path_steps.py`
     steps,  # int32 [STEPS, WORDS], see `steps_of` in `path_steps.py`
     first_step,  # int32 [chunks + 1]
-    tree,  # int32 [chunks]
+    tree,  # int32 [chunks], to whose sums a chunk adds
     order,  # int32 [chunks], the chunks from the one with most steps on, so that programs end at the same time
     table,  # float32 [targets, PARTS, ENTRIES, POINTS], see `table_of` in `path_tips.py`
     ratios,  # float32 [PARTS, RATIOS, 2, POINTS], y and q
     weights,  # float32 [PARTS, POINTS], of the rule
     stacks,  # float32 [programs, PLACES, POINTS / 4, ROWS, 4]
-    sums,  # int32 [targets, WIDTH, trees, padded]
+    sums,  # int32 [targets, WIDTH, trees, padded], of trees that have sums of their own
     blocks,
     jobs,  # the number of targets, parts, chunks and blocks of rows
     chunks,

@@ -150,6 +150,19 @@ def test_walks_have_the_same_bits_however_they_are_divided(
     assert run_kernel(op, [x[:3]], device, torch.float64).tobytes() == whole[:3].tobytes()
 
 
+def test_trees_share_sums_that_would_be_too_large(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = path_contributions(6, 5, 20, 4, outputs=2, seed=2)
+    shared = dataclasses.replace(op)
+    (x,) = inputs_for([6], 4)
+    whole = run_on_cpu(op, [x])
+    monkeypatch.setattr(paths, "LARGEST_SUMS", 3 * 4 * 32 * op.output_width())
+    found = run_on_cpu(shared, [x])
+    assert (np.diff(shared.parameters()["first_chunk"]) == 3).all()
+    assert shared.parameters()["unit"].min() > op.parameters()["unit"].min()
+    assert np.abs(found - whole).max() <= shared.rounding_error()
+    assert run_kernel(shared, [x], device, torch.float64).tobytes() == found.tobytes()
+
+
 @pytest.mark.parametrize("players", [18, 25, 40])
 def test_leaves_of_many_players_have_rules_in_parts(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, players: int
