@@ -1,10 +1,9 @@
 """Tips of trees and the tables of what they give, for `path_contributions.py`.
 
-A tip is a subtree of at most `LEAVES` leaves and `PATTERNS` patterns that is no whole tree, in no larger tip. Each of
-its inner nodes can be in up to three states for a row: the row is not known there, or goes to the left, or to the right
-(`path_states.py`). The states of all inner nodes of a tip are its pattern. For each pattern a table has `R` of the tip
-at all points, and for each inner node a number at each point whose product with `P` of the tip, summed over the points,
-is what it gives.
+A tip is a subtree of at most `LEAVES` leaves that is no whole tree, in no larger tip. Each of its inner nodes can be in
+up to three states for a row: the row is not known there, or goes to the left, or to the right (`path_states.py`). The
+states of all inner nodes of a tip are its pattern. For each pattern a table has `R` of the tip at all points, and for
+each inner node a number at each point whose product with `P` of the tip, summed over the points, is what it gives.
 """
 
 from __future__ import annotations
@@ -17,9 +16,6 @@ from .preorder import Arranged
 
 LEAVES = 5
 """The most leaves of a tip, unless tables become too large."""
-
-PATTERNS = 81
-"""The most patterns of a tip."""
 
 INNER = LEAVES - 1
 """The most inner nodes of a tip."""
@@ -41,19 +37,15 @@ class Tips(NamedTuple):
 
 def tips_of(trees: Arranged, most: int) -> Tips:
     """Return the tips of at most so many leaves."""
-    nodes, all_states = len(trees.inner), np.where(trees.inner, np.clip(trees.earlier + 3, 1, 3), 1)
-    small = np.flatnonzero((trees.size <= 2 * most - 1) & (trees.depth > 0))
-    before = [np.append(0, np.cumsum(all_states == states)) for states in (2, 3)]
-    twos, threes = (count[small + trees.size[small]] - count[small] for count in before)
-    small = small[2**twos * 3**threes <= PATTERNS]
-    end = np.zeros(nodes, dtype=np.int64)
-    end[small] = small + trees.size[small]
-    node = small[small >= np.append(0, np.maximum.accumulate(end)[:-1])[small]]
+    nodes = len(trees.inner)
+    small = (trees.size <= 2 * most - 1) & (trees.depth > 0)
+    end = np.where(small, np.arange(nodes) + trees.size, 0)
+    node = np.flatnonzero(small & (np.arange(nodes) >= np.append(0, np.maximum.accumulate(end)[:-1])))
     count = trees.size[node] // 2
     place, inner = np.cumsum(trees.inner) - trees.inner, np.flatnonzero(trees.inner)
     at = place[node] + np.arange(INNER)[:, None]  # the inner nodes of a tip follow each other
     found = np.where(np.arange(INNER)[:, None] < count, np.append(inner, 0)[np.minimum(at, len(inner))], -1)
-    states = np.where(found < 0, 1, all_states[found])
+    states = np.where(found < 0, 1, np.clip(trees.earlier[found] + 3, 1, 3))
     strides = np.append(np.ones((1, len(node)), int), np.cumprod(states, axis=0)[:-1], axis=0)
     return Tips(node, found, states, strides, count, states.prod(axis=0))
 
@@ -62,7 +54,7 @@ def digits(trees: Arranged, tips: Tips, some: np.ndarray) -> dict[str, np.ndarra
     """Return what numbers the patterns of some tips; the tip after all has one pattern.
 
     `tip_nodes` is int32 `[INNER, some]`: the numbers of the inner nodes among all inner nodes; past the last one that
-    of the node after all. `tip_digits` is int32 `[some]`, of eight bits for each of them: the stride, and 128 if rows
+    of the node after all. `tip_digits` is int64 `[some]`, of eight bits for each of them: the stride, and 128 if rows
     may be not known there.
     """
     nodes = np.count_nonzero(trees.inner)
