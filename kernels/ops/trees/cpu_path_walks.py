@@ -44,27 +44,32 @@ class Walk(NamedTuple):
 def walks_of(trees: Arranged, tips: Tips, chunks: Chunks, owner: np.ndarray, table: np.ndarray) -> list[Walk]:
     """Return the walks over groups of chunks; `owner` is that of each inner node."""
     found, first = [], 0
+    swapped = first_in_sums(chunks, order_of(trees, chunks)) == 1
     ratios, row = rows_of_ratios(trees, chunks)
     ratios, table = (np.ascontiguousarray(np.moveaxis(each, -1, 1)) for each in (np.swapaxes(ratios, 0, 1), table))
     while first < len(chunks.start) - 1:
         begin = chunks.start[first]
         end = max(int(np.searchsorted(chunks.start, begin + PAIRS, side="right")) - 1, first + 1)
         pairs = np.arange(begin, chunks.start[end])
-        found.append(_walk(trees, tips, chunks, pairs, owner, ratios, row, table))
+        found.append(_walk(trees, tips, chunks, pairs, swapped, owner, ratios, row, table))
         first = end
     return found
 
 
 def _walk(
-    trees: Arranged, tips: Tips, chunks: Chunks, pairs: np.ndarray, owner: np.ndarray,
+    trees: Arranged, tips: Tips, chunks: Chunks, pairs: np.ndarray, swapped: np.ndarray, owner: np.ndarray,
     ratios: np.ndarray, row: np.ndarray, table: np.ndarray,
 ) -> Walk:  # fmt: skip
-    """Return the walk over some pairs of a chunk and a node; `row` is the row of ratios of each inner node."""
+    """Return the walk over some pairs of a chunk and a node.
+
+    `swapped` is whether the second child of a pair is the first one in sums, and `row` the row of ratios of each inner
+    node.
+    """
     pairs = pairs[np.argsort(trees.depth[chunks.node[pairs]], kind="stable")]
     node, number = chunks.node[pairs], trees.number
     place = np.empty(int(pairs.max()) + 1, dtype=np.int64)
     place[pairs] = np.arange(len(pairs))
-    swapped = first_in_sums(chunks, order_of(trees, chunks))[pairs] == 1
+    swapped = swapped[pairs]
     child, tip = (np.where(swapped, each[::-1, pairs], each[:, pairs]) for each in (chunks.child, chunks.tip))
     first_left = trees.left[node + 1] != swapped
     side, parent = np.nonzero(child < 0)

@@ -205,7 +205,7 @@ def contributions_tile(rows: int) -> ContributionsTile:
 class WalkTile(NamedTuple):
     """How programs walk over trees (`path_kernels.py`)."""
 
-    programs: int  # each a warp, as many as run together on a large GPU: 16 or 20 on each multiprocessor
+    programs: int  # each a warp, as many as run together on a large GPU
     registers: int  # of a thread, as many as these programs leave it
 
 

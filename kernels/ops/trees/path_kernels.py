@@ -14,6 +14,7 @@ TIP, TIPS_ONLY = map(tl.constexpr, (path_steps.TIP, path_steps.TIPS_ONLY))
 ASKED, LEFT, SMALL = map(tl.constexpr, (path_steps.ASKED, path_steps.LEFT, path_steps.SMALL))
 FIRST, SECOND = map(tl.constexpr, (path_steps.FIRST, path_steps.SECOND))
 COUNT, COUNT_BITS = map(tl.constexpr, (path_steps.COUNT, path_steps.COUNT_BITS))
+LARGEST_COUNT = tl.constexpr(2**path_steps.COUNT_BITS - 1)
 WORDS, TIP_WORDS = map(tl.constexpr, (path_steps.WORDS, path_steps.TIP_WORDS))
 SHARES, FLAGS, NUMBER = map(tl.constexpr, (path_steps.SHARES, path_steps.FLAGS, path_steps.NUMBER))
 RATIO, PLACE, TIP_BIT = map(tl.constexpr, (path_steps.RATIO, path_steps.PLACE, path_steps.TIP_BIT))
@@ -149,8 +150,8 @@ def gives(product, factor, table, entry, more, second, third, tips, count, sums,
     """Add what the inner nodes of a tip give.
 
     `product` is `P` of the node above, `factor` what that of the tip has more, `entry` that of `R` of the tip for each
-    row, and `tips` where the words of the tip are. The first number of a node is loaded before those of the node before
-    it are needed, so that the others then come from the L1 cache.
+    row, and `tips` where the words of the tip are. Entries of one inner node after the other are `more` apart. The
+    first numbers of the `second` and the `third` one are already loaded, so that their others come from the L1 cache.
     """
     players = tips + 2
     entry += more
@@ -184,7 +185,7 @@ def closed(
     other, row = total, ratios + tl.zeros([ROWS], tl.int32)
     if (flags & TIP) != 0:
         one = numbers_at(table + one_entry * POINTS, 4, POINTS=POINTS)
-        count = (flags >> COUNT) & 7
+        count = (flags >> COUNT) & LARGEST_COUNT
         ahead = tl.load(table + (one_entry + 2 * more) * POINTS, mask=count > 1)
         after = tl.load(table + (one_entry + 3 * more) * POINTS, mask=count > 2)
         if AGAIN:
@@ -196,7 +197,7 @@ def closed(
                 first = factors(POINTS_LEFT, met, away, AGAIN=False, POINTS=POINTS)
             gives(product, first, table, one_entry, more, ahead, after, tips, count, sums, stride, POINTS=POINTS)
         if (flags & TIPS_ONLY) != 0:
-            count = (flags >> COUNT + COUNT_BITS) & 7
+            count = (flags >> COUNT + COUNT_BITS) & LARGEST_COUNT
             two_entry = tl.load(tips + TIP_WORDS) + two_pattern
             other = numbers_at(table + two_entry * POINTS, 4, POINTS=POINTS)
             more = tl.load(tips + TIP_WORDS + 1)

@@ -42,7 +42,7 @@ one. `LEFT` then says whether the way goes to the left."""
 COUNT, COUNT_BITS = 15, 3
 """The bits before the number of the first tip's inner nodes, and how many bits that has; that of the second follows."""
 
-WORDS, SHARES, FLAGS, RATIO, PLACE, NUMBER = 16, 4, 8, 9, 12, 14
+WORDS, ANCHOR, SHARES, FLAGS, RATIO, PLACE, NUMBER = 16, 3, 4, 8, 9, 12, 14
 """The words of a step, and the first one of each kind, see `steps_of`."""
 
 TIP_WORDS = 8
@@ -168,7 +168,7 @@ def steps_of(
     words[:-2, SHARES + 3] = owner[number[own]]
     words[:-2, FLAGS] = flags
     words[:-2, RATIO : RATIO + 3] = ratio_rows[number[ways]].T
-    words[:-2, [3, PLACE, PLACE + 1]] = places.T
+    words[:-2, [ANCHOR, PLACE, PLACE + 1]] = places.T
     return words, np.append(order.begin[chunks.start[:-1]], len(pair)), ends.T[has.T]
 
 

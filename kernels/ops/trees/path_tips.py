@@ -15,7 +15,8 @@ import numpy as np
 from .preorder import Arranged
 
 LEAVES = 5
-"""The most leaves of a tip, unless tables become too large."""
+"""The most leaves of a tip, unless tables become too large: a pattern is a byte, and the kernel adds what up to four
+inner nodes give."""
 
 INNER = LEAVES - 1
 """The most inner nodes of a tip."""
