@@ -94,7 +94,7 @@ def test_walks_keep_all_their_registers() -> None:
         "        print(loop.split('->')[1].count('tensor<32xf32>') / launch[1]['POINTS'])\n"
     )
     done = run_without_interpreter("-c", script)
-    assert done.stdout.splitlines() == ["1.0"], done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["2.0"], done.stdout + done.stderr
 
 
 def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:

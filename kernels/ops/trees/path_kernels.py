@@ -277,11 +277,11 @@ def walks_kernel(
         own_sums = sums + (target * WIDTH * trees + tl.load(tree + chunk)) * padded + block * ROWS + place
         own_table = table + (target * PARTS + part) * (ENTRIES * POINTS)
         own_ratios = ratios + part.to(tl.int64) * (RATIOS * 2 * POINTS)
-        product, total = tl.tuple(()), tl.tuple(())
+        own, total = tl.tuple(()), tl.tuple(())
         for i in tl.static_range(POINTS):
-            product += (tl.load(weights + part * POINTS + i) + tl.zeros([ROWS], tl.float32),)
+            own += (tl.load(weights + part * POINTS + i) + tl.zeros([ROWS], tl.float32),)
             total += (tl.zeros([ROWS], tl.float32),)
-        put(stack, 4 * ROWS, product, POINTS=POINTS, POLICY="")
+        put(stack, 4 * ROWS, own, POINTS=POINTS, POLICY="")
         # Where rows go is loaded one step before, and what says for which nodes and tips two steps before. All threads
         # read the same words. `none` is 0, which the compiler cannot know: it would keep words in uniform registers,
         # and wait for them at once.
@@ -296,11 +296,10 @@ def walks_kernel(
         one_pattern, two_pattern = tl.load(own_patterns + number * ROWS), tl.load(own_patterns + number * ROWS + ROWS)
         entry, more = tl.load(tips + number * TIP_WORDS), tl.load(tips + number * TIP_WORDS + 1)
         flags = tl.load(record + FLAGS)
-        node, first, second, next_anchor = four_at(record + WORDS)
+        node, first, second, anchor = four_at(record + WORDS)
         next_flags = tl.load(record + (WORDS + FLAGS))
         while step < end:
             own_flags, own_tips, other_pattern = tl.max(flags, axis=0), tips + number * TIP_WORDS, two_pattern
-            own = numbers_at(stack + anchor * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS)
             left, first_left, second_left = (
                 lefts(state, ROWS=ROWS), lefts(first_state, ROWS=ROWS), lefts(second_state, ROWS=ROWS)
             )  # fmt: skip
@@ -317,9 +316,9 @@ def walks_kernel(
                         FLAG=SECOND, POINTS_LEFT=POINTS_LEFT, ROWS=ROWS, POINTS=POINTS,
                     )  # fmt: skip
             if (own_flags & ENTER) != 0:
-                put(stack + tl.load(record + PLACE) * (POINTS * ROWS), 4 * ROWS, own, POINTS=POINTS, POLICY="")
+                put(stack + player * (POINTS * ROWS), 4 * ROWS, own, POINTS=POINTS, POLICY="")
             number += ((flags >> TIP_BIT) & 1) + ((flags >> TIP_BIT + 1) & 1)
-            anchor, flags = next_anchor, next_flags
+            flags, next_anchor = next_flags, anchor
             state, first_state, second_state = (
                 tl.load(own_states + node),
                 tl.load(own_states + first),
@@ -330,7 +329,7 @@ def walks_kernel(
                 tl.load(own_patterns + number * ROWS + ROWS, mask=(flags & TIPS_ONLY) != 0),
             )
             entry, more = tl.load(tips + number * TIP_WORDS), tl.load(tips + number * TIP_WORDS + 1)
-            node, first, second, next_anchor = four_at(record + 2 * WORDS)
+            node, first, second, anchor = four_at(record + 2 * WORDS)
             next_flags = tl.load(record + (2 * WORDS + FLAGS))
             if (own_flags & ENTER) == 0:
                 if len(POINTS_LEFT) == 0 or (own_flags & ASKED) != 0:
@@ -350,5 +349,6 @@ def walks_kernel(
                         stack + tl.load(record + PLACE + 1) * (POINTS * ROWS), 4 * ROWS, total,
                         POINTS=POINTS, POLICY="evict_last",
                     )  # fmt: skip
+                own = numbers_at(stack + next_anchor * (POINTS * ROWS), 4 * ROWS, POINTS=POINTS)
             step += 1
             record += WORDS

@@ -163,7 +163,7 @@ def launch_states(
     )
     states = right.new_empty(blocks, nodes, dtype=torch.int64)
     states_kernel[(triton.cdiv(nodes, BLOCK_NODES), blocks)](
-        right=right, earlier=parameters["earlier"], states=states, NODES=nodes, BLOCK_NODES=BLOCK_NODES, num_warps=4
+        right=right, earlier=parameters["earlier"], states=states, NODES=nodes, BLOCK_NODES=BLOCK_NODES, num_warps=1
     )
     inner, tips = parameters["tip_nodes"].shape
     patterns = right.new_empty(blocks, tips, ROWS // 4)

@@ -122,10 +122,11 @@ def steps_of(
 
     - twice the numbers of the node and of those on the way from the anchor among inner nodes, and the place on the
       stack of `P` of the anchor
-    - the smaller probabilities of the children, float32, of the node and of those on the way, and the player
+    - the smaller probabilities of the children, float32, of the node and of those on the way; and the player, or the
+      place of `P` if the step enters an anchor
     - flags
     - the rows of ratios of the node and of those on the way
-    - the place of `P` if the step enters an anchor, or else of `R` of the first child; and of `R` of the node
+    - the places of `R` of the first child and of the node
     - the number of the first tip; the second one follows, and then those of later steps
 
     The last step is followed by two empty ones.
@@ -165,7 +166,7 @@ def steps_of(
     words[:, NUMBER] = before + np.append(np.cumsum(has.sum(axis=0)) - has.sum(axis=0), [has.sum(), has.sum()])
     share = trees.share[ways]
     words[:-2, SHARES : SHARES + 3] = np.minimum(share, 1 - share).astype(np.float32).view(np.int32).T
-    words[:-2, SHARES + 3] = owner[number[own]]
+    words[:-2, SHARES + 3] = np.where(enters, places[1], owner[number[own]])
     words[:-2, FLAGS] = flags
     words[:-2, RATIO : RATIO + 3] = ratio_rows[number[ways]].T
     words[:-2, [ANCHOR, PLACE, PLACE + 1]] = places.T
