@@ -165,10 +165,10 @@ class KernelExecutor:
         """Return outputs of rows, after staging them."""
         rows = len(X)
         answers = self._stage((X,), rows, outputs).arrays
+        found = {name: np.empty_like(answer) for name, answer in answers.items()}  # while the device computes
         if rows <= self._chunk_rows:
             self.wait()
-            return {name: copy(answer, np.empty_like(answer)) for name, answer in answers.items()}
-        found = {name: np.empty_like(answer) for name, answer in answers.items()}
+            return {name: copy(answer, found[name]) for name, answer in answers.items()}
         for piece in self._schedules[outputs].pieces(rows):
             piece.wait()
             for name, answer in answers.items():
@@ -207,13 +207,13 @@ class KernelExecutor:
         readers = [step for step in steps if INPUT in step.inputs]
         direct = not self._on_gpu or (len(readers) == 1 and readers[0].operation.reads_input_once())
         lane = self._lanes[0]
-        ways = self._ways(steps, host, lane, 0, self._chunk_rows, direct=direct)
+        ways = self._ways(steps, host, lane, 0, self._chunk_rows, direct=direct, alone=True)
         whole = [Chunk(tuple(itertools.chain(*way)), lane) for way in ways]
         pieces: list[Piece] = []
         for number in range(self._chunks if self._chunks > 1 else 0):
             lane = self._lanes[number % len(self._lanes)]
             start, stop = number * self._chunk_rows, (number + 1) * self._chunk_rows
-            ways = self._ways(steps, host, lane, start, stop, direct=direct)
+            ways = self._ways(steps, host, lane, start, stop, direct=direct, alone=False)
             chunks = {tasks: Chunk(tasks, lane) for way in ways for tasks in way}
             pieces.append(Piece(start, stop, [[chunks[tasks] for tasks in way] for way in ways], lane))
         schedule = self._schedules[outputs] = _Schedule(whole, pieces, host)
@@ -230,29 +230,26 @@ class KernelExecutor:
         stop: int,
         *,
         direct: bool,
+        alone: bool,
     ) -> list[Way]:
         """Return the tasks that bring rows of a batch and compute them: from staging, and by gathering if available.
 
-        With `direct`, kernels read staged rows across the bus, so that one group of tasks does both.
+        With `direct`, kernels read staged rows across the bus, so that one group of tasks does both. `alone` says
+        whether no other rows are computed meanwhile.
         """
+        host = {name: buffer[start:stop] for name, buffer in outputs.items()}
+        tasks = functools.partial(self._program.tasks, steps, lane.values, self._chunk_rows, host, alone=alone)
         staged, ways = self._staging.tensor[start:stop], list[Way]()
         if direct:
-            ways.append((self._compute(steps, lane, outputs, start, staged),))
+            ways.append((tasks(staged),))
         if self._gathering or not direct:
             given = self._program.buffer(lane.values, INPUT, self._chunk_rows, staged.dtype)[: stop - start]
-            compute = self._compute(steps, lane, outputs, start, given)
+            compute = tasks(given)
             if not direct:
                 ways.append(((Task((), INPUT, functools.partial(upload, staged, given)),), compute))
             if self._gathering:
                 ways.append(((Task((), INPUT, functools.partial(self._gathering.launch, given, start)),), compute))
         return ways
-
-    def _compute(
-        self, steps: Sequence[Step], lane: Lane, outputs: Mapping[str, torch.Tensor], start: int, given: torch.Tensor
-    ) -> tuple[Task, ...]:
-        """Return the tasks that write outputs, buffers by name, for `given`, the batch's rows from `start` on."""
-        host = {name: buffer[start : start + len(given)] for name, buffer in outputs.items()}
-        return self._program.tasks(steps, lane.values, self._chunk_rows, host, given)
 
 
 class _Schedule:

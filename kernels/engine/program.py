@@ -10,11 +10,12 @@ import torch
 from ..plan.plan import INPUT, Parameters, Plan, Step
 from .streams import Launch, Task
 
-NARROW, MOST_SCATTERED, MOST_WHOLE = 4, 2**12, 2**17
+NARROW, MOST_SCATTERED, MOST_WHOLE, MOST_ALONE = 4, 2**12, 2**17, 2**20
 """Kernels write rows of at most NARROW numbers over the bus themselves, and wider ones up to so many numbers in all.
 
-MOST_WHOLE holds where a program writes neighbouring numbers of a row, which cross the bus together and sooner than a
-copy engine begins, and MOST_SCATTERED where each number crosses by itself.
+MOST_SCATTERED holds where each number crosses the bus by itself, and the others where a program writes neighbouring
+numbers of a row, which cross together and sooner than a copy engine begins. MOST_ALONE is for rows that are a whole
+batch. While a copy engine carries the answers of a piece of a batch, the device computes the next piece.
 """
 
 
@@ -54,6 +55,8 @@ class Program:
         size: int,
         outputs: Mapping[str, torch.Tensor],
         given: torch.Tensor,
+        *,
+        alone: bool = False,
     ) -> tuple[Task, ...]:
         """Return the tasks that compute outputs of rows.
 
@@ -63,6 +66,7 @@ class Program:
             size: at least as many rows as `given` has.
             outputs: a buffer for each output by its name, float32 `[len(given), width]`.
             given: the rows.
+            alone: whether they are a whole batch, so that no other rows are computed meanwhile.
         """
         values = {INPUT: given}
         tasks: list[Task] = []
@@ -78,7 +82,7 @@ class Program:
             if target.device.type != self.device.type and target.shape[1] > NARROW:
                 answers = torch.empty(size, target.shape[1], device=self.device)
                 here = held.setdefault(f"output {direct[step.output]}", answers)
-            launch = _launch(step, self._parameters[step.output], inputs, here, target)
+            launch = _launch(step, self._parameters[step.output], inputs, here, target, alone=alone)
             tasks.append(Task(step.inputs, step.output, launch))
         for name, buffer in outputs.items():
             value = self.plan.outputs[name]
@@ -104,12 +108,19 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
 
 
 def _launch(
-    step: Step, parameters: Parameters, inputs: list[torch.Tensor], here: torch.Tensor, output: torch.Tensor
+    step: Step,
+    parameters: Parameters,
+    inputs: list[torch.Tensor],
+    here: torch.Tensor,
+    output: torch.Tensor,
+    *,
+    alone: bool,
 ) -> Launch:
     """Return the launches of a step; a copy engine takes answers that are wide and many over the bus."""
+    of_whole_rows = MOST_ALONE if alone else MOST_WHOLE
+    most = of_whole_rows if step.operation.writes_rows_whole() else MOST_SCATTERED
 
     def launch(rows: int) -> None:
-        most = MOST_WHOLE if step.operation.writes_rows_whole() else MOST_SCATTERED
         many = here is not output and rows * output.shape[1] > most
         step.operation.launch(parameters, inputs, here if many else output, rows)
         if many:

@@ -27,7 +27,7 @@ from ...numerics.functions import FUNCTIONS, IN_PLACE, function_suffix
 from ...plan.plan import Parameters
 from .affine_kernel import launch_affine
 from .contraction import Contraction
-from .launch import target_block
+from .launch import affine_targets_block
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,8 @@ class Affine(Contraction):
         launch_affine(inputs[0], weight, intercept, output, rows, self.function, sparse="used" in parameters)
 
     def reads_input_once(self) -> bool:
-        return self.weight.shape[1] <= target_block(self.weight.shape[1])
+        targets = self.weight.shape[1]
+        return targets <= affine_targets_block(targets, across=True)["BLOCK_TARGETS"]
 
     def writes_rows_whole(self) -> bool:
         return True

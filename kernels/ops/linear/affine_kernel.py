@@ -16,7 +16,7 @@ import triton.language as tl
 from ...numerics.dot import dot
 from ...numerics.functions import apply_function
 from ...numerics.members import member_places, one_member
-from .launch import AFFINE_TARGETS_BLOCK, MAX_AFFINE_FEATURES, affine_narrow_shape, affine_shape, target_block
+from .launch import MAX_AFFINE_FEATURES, affine_narrow_shape, affine_shape, affine_targets_block
 
 
 @triton.jit
@@ -200,9 +200,9 @@ def launch_affine(
     values = {**arrays, **(members or one_member(x))}
     what = {"FEATURES": features, "FUNCTION": function, "SPARSE": sparse}
     if targets > 1:
-        block, block_targets = AFFINE_TARGETS_BLOCK, target_block(targets)
-        grid = (triton.cdiv(rows, block["BLOCK_ROWS"]), triton.cdiv(targets, block_targets))
-        affine_targets_kernel[grid](**values, TARGETS=targets, **what, BLOCK_TARGETS=block_targets, **block)
+        block = affine_targets_block(targets, across=x.device != device or out.device != device)
+        grid = (triton.cdiv(rows, block["BLOCK_ROWS"]), triton.cdiv(targets, block["BLOCK_TARGETS"]))
+        affine_targets_kernel[grid](**values, TARGETS=targets, **what, **block)
     elif narrow(features):
         slot_features = min(features, 4)
         slots = triton.next_power_of_2(triton.cdiv(features, slot_features))

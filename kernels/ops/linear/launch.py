@@ -9,9 +9,6 @@ import triton
 
 from ...plan.launch_shapes import Shape, launch_shapes
 
-AFFINE_TARGETS_BLOCK = {"BLOCK_ROWS": 64, "BLOCK_FEATURES": 32, "num_warps": 4}
-"""The tile of a program that makes several targets."""
-
 MAX_AFFINE_FEATURES = 1024
 """The most features of a tile for one target."""
 
@@ -40,6 +37,17 @@ NESTED_ROWS = 128
 def target_block(targets: int) -> int:
     """Return how many targets one program makes."""
     return min(max(triton.next_power_of_2(targets), 8), 64)
+
+
+def affine_targets_block(targets: int, *, across: bool) -> dict[str, int]:
+    """Return the tile of a program that makes several targets; `across` says whether rows or answers cross the bus.
+
+    If they do, many programs keep the bus busy, and up to 128 targets are one block: rows are read once, and a whole
+    row of answers crosses together.
+    """
+    most = 128 if across else 64
+    block_rows, block_targets = 16 if across else 64, min(max(triton.next_power_of_2(targets), 8), most)
+    return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": block_targets, "num_warps": 4}
 
 
 @launch_shapes

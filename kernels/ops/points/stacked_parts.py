@@ -21,7 +21,7 @@ from ...numerics.dot import dot
 from ...numerics.functions import FUNCTIONS, apply_function, check_function, function_suffix
 from ...plan.plan import Operation, Parameters
 from ..linear.affine_kernel import narrow
-from ..linear.launch import AFFINE_TARGETS_BLOCK, affine_narrow_shape, affine_shape, target_block
+from ..linear.launch import affine_narrow_shape, affine_shape, affine_targets_block
 from .parts import MOST_PARTS
 
 MOST_NARROW = tl.constexpr(24)  # fewer parts, and no multiple of four, are added in slots: see `affine_kernel.narrow`
@@ -137,10 +137,9 @@ class SumOfOwnParts(Operation):
         x = inputs[0]
         what = {"x": x, "out": output, "rows": rows, "WIDTH": x.shape[1], "FUNCTION": self.function}
         if self.targets > 1:
-            block, block_targets = AFFINE_TARGETS_BLOCK, target_block(self.targets)
-            grid = (triton.cdiv(rows, block["BLOCK_ROWS"]), triton.cdiv(self.targets, block_targets))
-            more = {"PARTS": max(self.counts), "TARGETS": self.targets, "BLOCK_TARGETS": block_targets}
-            sums_of_own_parts_kernel[grid](**what, **more, **block)
+            block = affine_targets_block(self.targets, across=False)
+            grid = (triton.cdiv(rows, block["BLOCK_ROWS"]), triton.cdiv(self.targets, block["BLOCK_TARGETS"]))
+            sums_of_own_parts_kernel[grid](**what, PARTS=max(self.counts), TARGETS=self.targets, **block)
             return
         for shape in self._shapes(x.device):
             kernel = sum_of_few_own_parts_kernel if "SLOTS" in shape else sum_of_own_parts_kernel

@@ -9,8 +9,8 @@ from triton.language.extra.cuda import gdc_launch_dependents
 
 from ...plan.devices import early_launch
 
-MOST_FEATURES = 64
-"""The most features of rows that a program turns."""
+TURNED_ROWS, TURNED_FEATURES = 32, 64
+"""The most rows that a program turns, and features of them: few, so that many programs read rows across the bus."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -20,6 +20,7 @@ def feature_major_kernel(
     rows,
     FEATURES: tl.constexpr,
     TOGETHER: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     EARLY: tl.constexpr,  # see `early_launch`
 ):
@@ -27,8 +28,8 @@ def feature_major_kernel(
 
     If EARLY, the next kernel may begin before the last numbers are stored, and then waits for them.
     """
-    block = tl.program_id(0).to(tl.int64)
-    place = tl.arange(0, TOGETHER)[:, None]
+    first = tl.program_id(0) * BLOCK_ROWS
+    block, place = (first // TOGETHER).to(tl.int64), first % TOGETHER + tl.arange(0, BLOCK_ROWS)[:, None]
     feature = tl.program_id(1) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)[None, :]
     row, inside = block * TOGETHER + place, feature < FEATURES
     value = tl.load(x + row * FEATURES + feature, mask=inside & (row < rows), other=0.0)
@@ -49,9 +50,18 @@ def feature_major(x: torch.Tensor, rows: int, together: int, like: torch.Tensor,
         return x
     features, blocks = x.shape[1], triton.cdiv(rows, together * multiple) * multiple
     columns = like.new_empty(blocks, features, together)
-    block = min(triton.next_power_of_2(features), MOST_FEATURES)
+    block = min(triton.next_power_of_2(features), TURNED_FEATURES)
     early = early_launch(columns.device, after_a_kernel=False)
-    feature_major_kernel[(blocks, triton.cdiv(features, block))](
-        x, columns, rows, FEATURES=features, TOGETHER=together, BLOCK_FEATURES=block, **early, num_warps=4
+    block_rows = min(together, TURNED_ROWS)
+    feature_major_kernel[(blocks * together // block_rows, triton.cdiv(features, block))](
+        x,
+        columns,
+        rows,
+        FEATURES=features,
+        TOGETHER=together,
+        BLOCK_ROWS=block_rows,
+        BLOCK_FEATURES=block,
+        **early,
+        num_warps=4,
     )
     return columns

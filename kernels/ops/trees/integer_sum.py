@@ -25,8 +25,11 @@ LARGEST_SCRATCH = 2**24
 ADDED = 32
 """The most sums that a program adds up, and parts of each at a time."""
 
-OUTPUTS_ADDED, CHUNKS_ADDED = 8, 8
-"""The outputs whose chunks a program adds up, and the chunks at a time: few, so that there are many programs."""
+ADDED_THERE, ADDED_ACROSS, CHUNKS_ADDED = (32, 8), (8, 64), 8
+"""The rows and outputs whose chunks a program adds up, and the chunks at a time: few, so that there are many programs.
+
+Answers that cross the bus are written a few whole rows at a time, since those cross together.
+"""
 
 ROUND = tl.constexpr(1.5 * 2.0**52)
 """A number below 2⁵¹ plus this one, minus it, is the nearest whole number; that has the lowest bits of the sum."""
@@ -177,7 +180,8 @@ def add_chunks(
     `baseline`.
     """
     outputs = output.shape[1]
-    add_chunks_kernel[(triton.cdiv(rows, ADDED), triton.cdiv(outputs, OUTPUTS_ADDED))](
+    block_rows, block_outputs = ADDED_THERE if output.device == sums.device else ADDED_ACROSS
+    add_chunks_kernel[(triton.cdiv(rows, block_rows), triton.cdiv(outputs, block_outputs))](
         sums=sums,
         **{name: parameters[name] for name in ("first_chunk", "unit", "baseline")},
         out=output,
@@ -185,8 +189,8 @@ def add_chunks(
         padded=sums.shape[1],
         OUTPUTS=outputs,
         BLOCK_CHUNKS=CHUNKS_ADDED,
-        BLOCK_ROWS=ADDED,
-        BLOCK_OUTPUTS=OUTPUTS_ADDED,
+        BLOCK_ROWS=block_rows,
+        BLOCK_OUTPUTS=block_outputs,
         **early_launch(sums.device, after_a_kernel=after_a_kernel),
         num_warps=4,
         enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch

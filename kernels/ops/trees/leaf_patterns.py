@@ -49,8 +49,11 @@ MANY_CHUNKS = 224
 A large GPU holds all chunks of 1,024 rows at the same time. A grid has 65,535 at most.
 """
 
-BLOCK_PARTS = 128
-"""The parts whose patterns of a row a program makes."""
+ASKED_ROWS = 256
+"""The most rows that are asked the terms of each part: parts have terms in common, but these take a kernel more."""
+
+BLOCK_PARTS, SEVERAL_ROWS_PARTS = 128, 16
+"""The parts whose patterns a program makes, of one row and of several."""
 
 LARGEST_SCRATCH = 2**26
 """The most bytes of turned rows, patterns and sums of chunks that wait to be read."""
@@ -58,29 +61,31 @@ LARGEST_SCRATCH = 2**26
 
 @triton.jit
 def patterns_kernel(
-    x,  # float32 or float64 [rows, FEATURES]
+    x,  # float32 or float64 [blocks of rows, FEATURES, TOGETHER]
     packed,  # int32 [terms, PARTS], the feature, 6 bits for the number of the condition, and 2 flags
     lower,  # float32 or float64 [terms, PARTS]
     upper,  # float32 or float64 [terms, PARTS]
     sets,  # int32 [sets, WORDS]
     counts,  # int32 [PARTS], of terms
-    patterns,  # uint8, int16 or int64 [rows, PARTS]
+    patterns,  # uint8, int16 or int64 [blocks of rows, PARTS, TOGETHER]
     FEATURES: tl.constexpr,
     PARTS: tl.constexpr,
     WORDS: tl.constexpr,  # of a set; 0 if no term asks for a category
     FLOOR: tl.constexpr,  # whether a number is rounded down to a category instead of towards 0
     MISSING: tl.constexpr,  # whether NaN meets a term
+    TOGETHER: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
     EARLY: tl.constexpr,  # see `early_launch`
 ):
-    """Write which conditions are not met. A program does one row of `BLOCK_PARTS` parts."""
-    row = tl.program_id(1).to(tl.int64)
-    part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)
+    """Write which conditions are not met. A program does `TOGETHER` rows of `BLOCK_PARTS` parts."""
+    block = tl.program_id(1).to(tl.int64)
+    part = tl.program_id(0) * BLOCK_PARTS + tl.arange(0, BLOCK_PARTS)[:, None]
+    row = tl.arange(0, TOGETHER)[None, :]
     known = part < PARTS
-    x += row * FEATURES
-    unmet = tl.zeros([BLOCK_PARTS], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
+    x += block * (FEATURES * TOGETHER)
+    unmet = tl.zeros([BLOCK_PARTS, TOGETHER], tl.int64 if patterns.dtype.element_ty == tl.int64 else tl.int32)
     count = tl.load(counts + part, mask=known, other=0)
-    most_terms = tl.max(count, axis=0)
+    most_terms = tl.max(count)
     at, asked = part, known & (most_terms > 0)
     word = tl.load(packed + at, mask=asked, other=0)
     least = tl.load(lower + at, mask=asked, other=0.0)
@@ -92,11 +97,12 @@ def patterns_kernel(
         next_word = tl.load(packed + at, mask=asked, other=0)
         next_least = tl.load(lower + at, mask=asked, other=0.0)
         next_most = tl.load(upper + at, mask=asked, other=0.0)
-        value = tl.load(x + (word >> 8)).to(upper.dtype.element_ty)
+        value = tl.load(x + ((word >> 8) * TOGETHER + row)).to(upper.dtype.element_ty)
         bit = (term < count).to(unmet.dtype) << ((word >> 2) & 63).to(unmet.dtype)
         unmet = add_unmet(unmet, bit, value, least, most, word, sets, WORDS=WORDS, FLOOR=FLOOR, MISSING=MISSING)
         word, least, most = next_word, next_least, next_most
-    tl.store(patterns + row * PARTS + part, unmet.to(patterns.dtype.element_ty), mask=known)
+    at = patterns + (block * PARTS + part) * TOGETHER + row
+    tl.store(at, unmet.to(patterns.dtype.element_ty), mask=known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,18 +269,20 @@ class LeafPatterns(Operation):
             "FLOOR": self.rounding == "floor",
             "MISSING": bool((self.flags & (MET_BY_MISSING | CATEGORICAL)).any()),
         }
-        if parts and tile.together > 1:
+        if parts and rows > ASKED_ROWS:
             launch_words(parameters, x, rows, patterns, constants)
         elif parts:
-            copied = feature_major(x, rows, 1, parameters["upper"])
-            patterns_kernel[(triton.cdiv(parts, BLOCK_PARTS), rows)](
+            copied = feature_major(x, rows, tile.together, parameters["upper"])
+            block_parts = BLOCK_PARTS if tile.together == 1 else SEVERAL_ROWS_PARTS
+            patterns_kernel[(triton.cdiv(parts, block_parts), blocks)](
                 x=copied,
                 **{name: parameters[name] for name in ("packed", "lower", "upper", "sets", "counts")},
                 patterns=patterns,
                 FEATURES=x.shape[1],
                 PARTS=parts,
                 **constants,
-                BLOCK_PARTS=BLOCK_PARTS,
+                TOGETHER=tile.together,
+                BLOCK_PARTS=block_parts,
                 **early_launch(patterns.device, after_a_kernel=copied is not x),
                 num_warps=4,
             )

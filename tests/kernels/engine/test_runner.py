@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.kernels.operations import affine, columns, polynomial, quadratic, scale
+from tests.kernels.operations_trees import path_contributions, tree_contributions
 from triton_regressors.kernels.engine import graphs, program, staging
 from triton_regressors.kernels.engine.input_check import Allowed
 from triton_regressors.kernels.engine.runner import Runner, choose_engine
@@ -29,6 +30,13 @@ TWO_OUTPUTS = Plan(
     ),
     {"y": "v5", "std": "v2", "scaled": "v0", "again": "v0"},
 )
+PLANS = {
+    "one step": ONE_STEP,
+    "several steps": TWO_OUTPUTS,
+    "many targets": Plan(5, (Step(affine(5, 70), ("X",), "v0"),), {"y": "v0"}),
+    "parts of trees": Plan(5, (Step(tree_contributions(5, 9, [0, 3, 4, 4, 7]), ("X",), "v0"),), {"y": "v0"}),
+    "trees": Plan(5, (Step(path_contributions(5, 6, 3, 6), ("X",), "v0"),), {"y": "v0"}),
+}
 
 
 @pytest.fixture(params=["torch", "kernels"])
@@ -53,7 +61,7 @@ def step_by_step(plan: Plan, X: np.ndarray) -> dict[str, np.ndarray]:
     return {output: values[value].numpy() for output, value in plan.outputs.items()}
 
 
-@pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
+@pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
 def test_predict_computes_the_plan(any_engine: str, plan: Plan) -> None:
     X = rows(33)
     found = Runner(plan, engine=any_engine).predict(X, tuple(plan.outputs))
@@ -240,17 +248,18 @@ def test_graphs_are_captured_for_small_batches_alone() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("by", ["the driver", "torch"])
 @pytest.mark.parametrize("chunk_rows", [16, 64, 512])
-@pytest.mark.parametrize("plan", [ONE_STEP, TWO_OUTPUTS], ids=["one step", "several steps"])
+@pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
 def test_captured_graphs_give_the_same_bits_as_launches(
     plan: Plan, chunk_rows: int, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by == "torch":
         monkeypatch.setattr(graphs, "driver", None)
+        monkeypatch.setattr(program, "MOST_ALONE", 64)  # from some rows on wide answers are made on the device first
     X, outputs, counts = rows(300), tuple(plan.outputs), (1, 2, 15, 16, 17, 100, 256, 257, 300)
     launched = Runner(plan, engine="triton", max_rows=300)
     plain = {count: launched.predict(X[:count], outputs) for count in counts}
     monkeypatch.setattr(program, "MOST_SCATTERED", 64)
-    monkeypatch.setattr(program, "MOST_WHOLE", 64)  # from some rows on wide answers are made on the device first
+    monkeypatch.setattr(program, "MOST_WHOLE", 64)
     monkeypatch.setattr(staging, "CHUNK_BYTES", chunk_rows * X.itemsize * X.shape[1])
     captured = Runner(plan, engine="triton", max_rows=300)
     captured.warm_up([outputs])

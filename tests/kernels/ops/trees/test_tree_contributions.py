@@ -15,7 +15,14 @@ from tests.kernels.operations_trees import (
     tree_contributions,
 )
 from triton_regressors.kernels.format.errors import PlanError
-from triton_regressors.kernels.ops.trees import cpu_path_walks, leaf_patterns, path_points, path_states, path_walks
+from triton_regressors.kernels.ops.trees import (
+    cpu_path_walks,
+    integer_sum,
+    leaf_patterns,
+    path_points,
+    path_states,
+    path_walks,
+)
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile, WalkTile, contributions_tile
@@ -24,7 +31,14 @@ from triton_regressors.kernels.ops.trees.path_contributions import PathContribut
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 
 NAMES = [name for name, (op, _) in OPERATIONS.items() if isinstance(op, LeafPatterns | PathContributions)]
-TILES = [contributions_tile(1), contributions_tile(65), ContributionsTile(32, 2, 1), ContributionsTile(128, 4, 2)]
+TILES = {
+    "one row": (contributions_tile(1), leaf_patterns.ASKED_ROWS),
+    "many rows": (contributions_tile(65), 0),
+    "each part is asked": (contributions_tile(65), leaf_patterns.ASKED_ROWS),
+    "few entries": (ContributionsTile(32, 2, 1), 0),
+    "two warps": (ContributionsTile(128, 4, 2), leaf_patterns.ASKED_ROWS),
+}
+"""Tiles, and the most rows that are asked the terms of each part."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,17 +56,19 @@ def test_kernels_and_plain_torch_have_the_same_bits_near_the_reference(device: t
     assert (isinstance(op, LeafPatterns) and not len(op.asked)) or not np.array_equal(found[0], found[1])
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize(("tile", "asked_rows"), TILES.values(), ids=list(TILES))
 @pytest.mark.parametrize("name", ["tree contributions", "background contributions"])
 def test_tiles_and_batches_do_not_change_a_bit(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, name: str, tile: ContributionsTile
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, name: str, tile: ContributionsTile, asked_rows: int
 ) -> None:
+    monkeypatch.setattr(leaf_patterns, "ASKED_ROWS", asked_rows)
     assert tile.together == 1 or tables.WHOLE % tile.block_entries == 0
     op, widths = OPERATIONS[name]
     (x,) = inputs_for(widths, 11)
     whole = run_on_cpu(op, [x])
     monkeypatch.setattr(leaf_patterns, "contributions_tile", lambda _: tile)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
+    monkeypatch.setattr(integer_sum, "ADDED_THERE", integer_sum.ADDED_ACROSS)
     monkeypatch.setattr(leaf_patterns, "LARGEST_SCRATCH", 1)
     monkeypatch.setattr(leaf_patterns, "FEWEST_ENTRIES", 2)
     chunks = op.parameters()["first_chunk"]
