@@ -105,7 +105,7 @@ def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
         "from triton_regressors.kernels.ops.trees.launch import contributions_tile\n"
         "from triton_regressors.kernels.ops.trees.tree_contributions import ROW_AXIS, contributions_kernel\n"
         "int32, int64, float64 = (torch.zeros(4, dtype=each) for each in (torch.int32, torch.int64, torch.float64))\n"
-        "tile = contributions_tile(1000)\n"
+        "tile = contributions_tile(1000, 9)\n"
         "for patterns in torch.uint8, torch.int16, torch.int64:\n"
         "    arguments = {'patterns': torch.zeros(4, dtype=patterns), 'first_entry': int32}\n"
         "    arguments |= {'entry_parts': int32, 'entry_starts': int32, 'entry_factors': int32}\n"

@@ -141,11 +141,13 @@ class BackgroundContributions(LeafPatterns):
         leaf, slot = np.nonzero(self.asked >= 0)
         word = np.broadcast_to(leaf << 6 | slot, output.shape).ravel()
         order = np.argsort(output.ravel(), kind="stable")
+        work = 1 + np.tile(np.diff(self.starts)[leaf], len(output))
+        _, places = self.entry_places(output.ravel()[order], work[order])
         return {
             **self.pattern_parameters(),
             "entries": word[order],
             "held": held.ravel()[order],
-            **self.entry_parameters(output.ravel()[order], 1 + np.tile(np.diff(self.starts)[leaf], len(output))[order]),
+            **places,
             "starts": self.starts,
             "unmet": self.unmet,
             "background_sizes": self._sizes,

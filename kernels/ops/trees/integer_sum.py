@@ -172,18 +172,25 @@ def add_chunks_kernel(
 
 
 def add_chunks(
-    sums: torch.Tensor, parameters: Parameters, output: torch.Tensor, rows: int, *, after_a_kernel: bool = False
+    sums: torch.Tensor,
+    first_chunk: torch.Tensor,
+    parameters: Parameters,
+    output: torch.Tensor,
+    rows: int,
+    *,
+    after_a_kernel: bool = False,
 ) -> None:
     """Launch the sums over the chunks of each output, and write the answers of the first `rows`.
 
-    `sums` is int32 or int64 `[all chunks, at least rows]`. The parameters used are `first_chunk`, `unit` and
-    `baseline`.
+    `sums` is int32 or int64 `[all chunks, at least rows]`, and `first_chunk` int32 `[outputs + 1]`. The parameters used
+    are `unit` and `baseline`.
     """
     outputs = output.shape[1]
     block_rows, block_outputs = ADDED_THERE if output.device == sums.device else ADDED_ACROSS
     add_chunks_kernel[(triton.cdiv(rows, block_rows), triton.cdiv(outputs, block_outputs))](
         sums=sums,
-        **{name: parameters[name] for name in ("first_chunk", "unit", "baseline")},
+        first_chunk=first_chunk,
+        **{name: parameters[name] for name in ("unit", "baseline")},
         out=output,
         rows=rows,
         padded=sums.shape[1],

@@ -197,9 +197,17 @@ class ContributionsTile(NamedTuple):
     num_warps: int  # of a program that adds up
 
 
-def contributions_tile(rows: int) -> ContributionsTile:
-    """Return the tile for `rows` rows: few rows are spread over as many programs as possible."""
-    return ContributionsTile(1, MOST_ENTRIES, 4) if rows <= 64 else ContributionsTile(64, 4, 1)
+FEW_ROWS, FEW_LOOK_UPS = 64, 2**20
+"""Up to so many rows, and entries times rows, each row has programs of its own."""
+
+
+def contributions_tile(rows: int, entries: int) -> ContributionsTile:
+    """Return the tile for `rows` rows: few rows are spread over as many programs as possible.
+
+    `entries` is the number of entries of all outputs.
+    """
+    few = rows <= FEW_ROWS and rows * entries <= FEW_LOOK_UPS
+    return ContributionsTile(1, MOST_ENTRIES, 4) if few else ContributionsTile(64, 4, 1)
 
 
 class WalkTile(NamedTuple):

@@ -16,7 +16,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -37,17 +37,22 @@ from .terms import MET_BY_MISSING, Terms, add_unmet
 FEW_ROWS = 8
 """The most rows for which a CPU makes the patterns part by part; for more it takes less time to do so bit by bit."""
 
-FEWEST_ENTRIES, MOST_CHUNKS = 64, 32
-"""About the fewest entries of a chunk, and the most chunks of an output.
+MOST_CHUNKS = 32
+"""The most chunks of an output. With one chunk each, a batch would wait for the output that has most entries."""
 
-With one chunk each, a batch would wait for the output that has most entries.
-"""
+FINE_ROWS = 512
+"""The most rows for which chunks are fine: a GPU is not filled otherwise, and waits for the longest."""
 
-MANY_CHUNKS = 224
-"""The most chunks beyond one for each output.
 
-A large GPU holds all chunks of 1,024 rows at the same time. A grid has 65,535 at most.
-"""
+class Chunking(NamedTuple):
+    """How finely the entries of outputs are cut into chunks."""
+
+    fewest_entries: int  # about the fewest of a chunk
+    many_chunks: int  # the most beyond one for each output; a grid has 65,535 at most
+
+
+CHUNKINGS = {"fine_": Chunking(32, 448), "": Chunking(64, 224)}
+"""The chunks of up to `FINE_ROWS` rows and of more: a large GPU holds all those of 1,024 rows at the same time."""
 
 ASKED_ROWS = 256
 """The most rows that are asked the terms of each part: parts have terms in common, but these take a kernel more."""
@@ -114,6 +119,9 @@ class LeafPatterns(Operation):
 
     MOST: ClassVar[int]
     """The most conditions of a part."""
+
+    WHOLE: ClassVar[int] = 1
+    """Chunks begin at multiples of so many entries of an output, and each output has room for a multiple of them."""
 
     feature: np.ndarray  # int32 [terms]
     lower: np.ndarray  # float32 or float64 [terms], NaN without a bound
@@ -216,9 +224,9 @@ class LeafPatterns(Operation):
         }
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), parts, tile = inputs, max(len(self.asked), 1), contributions_tile(rows)
-        chunked = tile.together > 1
-        first_entry = parameters["chunks" if chunked else "first_entry"]
+        (x,), parts, tile = inputs, max(len(self.asked), 1), contributions_tile(rows, self._count)
+        chunked, name = tile.together > 1, "fine_" if rows <= FINE_ROWS else ""
+        first_entry = parameters[f"{name}chunks" if chunked else "first_entry"]
         chunks = len(first_entry) - 1
         row_bytes = parts * self.pattern_dtype.itemsize
         if chunked:
@@ -243,7 +251,8 @@ class LeafPatterns(Operation):
                 enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
             )
             if chunked:
-                add_chunks(out, parameters, output[start:], count, after_a_kernel=True)
+                first_chunk = parameters[f"{name}first_chunk"]
+                add_chunks(out, first_chunk, parameters, output[start:], count, after_a_kernel=True)
 
     @abstractmethod
     def launch_sums(self, parameters: Parameters, grid: tuple[int, int], **arguments: Any) -> None:
@@ -288,25 +297,29 @@ class LeafPatterns(Operation):
             )
         return patterns
 
-    def entry_parameters(self, output: np.ndarray, work: np.ndarray) -> dict[str, np.ndarray]:
-        """Return where the entries of each output begin, and those of its chunks, which have about as much work each.
+    def entry_places(self, output: np.ndarray, work: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the places of entries, and where the entries of each output and those of its chunks begin.
+
+        The chunks of an output have about as much work each.
 
         Args:
             output: the output of each entry, in ascending order.
             work: the work of each entry, int64.
         """
         counts, done = np.bincount(output, minlength=self.output_width()), np.append(0, work.cumsum())
-        first = np.append(0, counts.cumsum())
-        fewest = max(FEWEST_ENTRIES, len(output) // MANY_CHUNKS)
-        chunks = np.clip(-(-counts // fewest), 1, MOST_CHUNKS)
-        own = np.repeat(np.arange(len(counts)), chunks)
-        before, after = done[first[own]], done[first[own + 1]]
-        starts = np.searchsorted(done, before + (after - before) * _ranks(own) // chunks[own])
-        return {
-            "first_entry": first.astype(np.int32),
-            "chunks": np.append(starts, len(output)).astype(np.int32),
-            "first_chunk": np.append(0, chunks.cumsum()).astype(np.int32),
-        }
+        before = np.append(0, counts.cumsum())
+        first = np.append(0, (-(-counts // self.WHOLE) * self.WHOLE).cumsum())
+        found = {"first_entry": first.astype(np.int32)}
+        for name, chunking in CHUNKINGS.items():
+            fewest = max(chunking.fewest_entries, len(output) // chunking.many_chunks)
+            chunks = np.clip(-(-counts // fewest), 1, MOST_CHUNKS)
+            own = np.repeat(np.arange(len(counts)), chunks)
+            start, end = done[before[own]], done[before[own + 1]]
+            entry = np.searchsorted(done, start + (end - start) * _ranks(own) // chunks[own]) - before[own]
+            starts = first[own] + entry // self.WHOLE * self.WHOLE
+            found[f"{name}chunks"] = np.append(starts, first[-1]).astype(np.int32)
+            found[f"{name}first_chunk"] = np.append(0, chunks.cumsum()).astype(np.int32)
+        return np.arange(len(output)) + np.repeat(first[:-1] - before[:-1], counts), found
 
     def outputs_of(self, parts: slice, players: int) -> np.ndarray:
         """Return the outputs to which parts of so many players add, int64 `[targets, parts, players]`."""
@@ -370,6 +383,11 @@ class LeafPatterns(Operation):
         first = np.flatnonzero(np.append(True, (np.diff(sizes) != 0).any(axis=0))) if sizes.size else np.zeros(0, int)
         ends = itertools.pairwise([*first.tolist(), len(self.asked)])
         return [(*sizes[:, first].tolist(), slice(first, end)) for first, end in ends]
+
+    @functools.cached_property
+    def _count(self) -> int:
+        """Return the number of entries of all outputs."""
+        return int((self.players < self.columns).sum()) * len(self.base)
 
     @functools.cached_property
     def _asked(self) -> list[tuple[int, torch.Tensor]]:

@@ -306,7 +306,7 @@ class PathContributions(Operation):
                     maxnreg=WALK_TILE.registers,
                     enable_fp_fusion=False,  # so that a product is rounded before the sum, as in plain torch
                 )
-            add_chunks(sums, parameters, output[start:], count)
+            add_chunks(sums, parameters["first_chunk"], parameters, output[start:], count)
 
     def reads_input_once(self) -> bool:
         return True

@@ -58,12 +58,6 @@ AHEAD = 3 * MOST_ENTRIES
 ENTRIES = ("entry_parts", "entry_starts", "entry_factors")
 """The parameters that have a number for each entry: its part, its first number in the table and their factor."""
 
-WHOLE = 4
-"""Chunks begin at multiples of so many entries, and end there with entries that add nothing.
-
-It is a multiple of the entries that a program of many rows adds up at a time, which are all of its own chunk.
-"""
-
 ROW_AXIS = tl.constexpr(0 if triton.__version__.startswith("3.6.") else 1)
 """The axis of rows in tiles: the one along which the compiler lays neighbouring lanes where nothing else decides.
 
@@ -182,6 +176,7 @@ class TreeContributions(LeafPatterns):
     """
 
     MOST: ClassVar[int] = 15
+    WHOLE: ClassVar[int] = 4  # a multiple of the entries that a program of many rows adds up at a time
 
     table: np.ndarray  # int32, part after part: [targets, its players, 2 to the power of its conditions]
     shift: np.ndarray  # uint8, part after part: [targets, its players]
@@ -228,19 +223,14 @@ class TreeContributions(LeafPatterns):
             start += output.size << conditions
         output = np.concatenate(outputs)
         order = np.argsort(output, kind="stable")
-        places = self.entry_parameters(output[order], np.concatenate(work)[order])
-        sizes = np.diff(places["chunks"])
-        begins = np.append(0, (-(-sizes // WHOLE) * WHOLE).cumsum())
-        at = np.arange(len(order)) + np.repeat(begins[:-1] - places["chunks"][:-1], sizes)
-        entries = np.zeros((3, begins[-1] + AHEAD), dtype=np.int32)
+        at, places = self.entry_places(output[order], np.concatenate(work)[order])
+        entries = np.zeros((3, places["first_entry"][-1] + AHEAD), dtype=np.int32)
         factor = 1 << self.shift.astype(np.int64)
         entries[:, at] = np.stack([np.concatenate(parts), np.concatenate(starts), factor])[:, order]
         return {
             **self.pattern_parameters(),
             **dict(zip(ENTRIES, entries, strict=True)),
-            "first_entry": begins[places["first_chunk"]].astype(np.int32),
-            "chunks": begins.astype(np.int32),
-            "first_chunk": places["first_chunk"],
+            **places,
             "table": self.table,
             **self.plain_parameters(),
         }

@@ -26,15 +26,15 @@ from triton_regressors.kernels.ops.trees import (
 from triton_regressors.kernels.ops.trees import path_contributions as paths
 from triton_regressors.kernels.ops.trees import tree_contributions as tables
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile, WalkTile, contributions_tile
-from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
+from triton_regressors.kernels.ops.trees.leaf_patterns import Chunking, LeafPatterns
 from triton_regressors.kernels.ops.trees.path_contributions import PathContributions
 from triton_regressors.kernels.ops.trees.tree_contributions import TreeContributions
 
 NAMES = [name for name, (op, _) in OPERATIONS.items() if isinstance(op, LeafPatterns | PathContributions)]
 TILES = {
-    "one row": (contributions_tile(1), leaf_patterns.ASKED_ROWS),
-    "many rows": (contributions_tile(65), 0),
-    "each part is asked": (contributions_tile(65), leaf_patterns.ASKED_ROWS),
+    "one row": (contributions_tile(1, 9), leaf_patterns.ASKED_ROWS),
+    "many rows": (contributions_tile(65, 9), 0),
+    "each part is asked": (contributions_tile(65, 9), leaf_patterns.ASKED_ROWS),
     "few entries": (ContributionsTile(32, 2, 1), 0),
     "two warps": (ContributionsTile(128, 4, 2), leaf_patterns.ASKED_ROWS),
 }
@@ -62,18 +62,20 @@ def test_tiles_and_batches_do_not_change_a_bit(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, name: str, tile: ContributionsTile, asked_rows: int
 ) -> None:
     monkeypatch.setattr(leaf_patterns, "ASKED_ROWS", asked_rows)
-    assert tile.together == 1 or tables.WHOLE % tile.block_entries == 0
+    assert tile.together == 1 or TreeContributions.WHOLE % tile.block_entries == 0
     op, widths = OPERATIONS[name]
     (x,) = inputs_for(widths, 11)
     whole = run_on_cpu(op, [x])
-    monkeypatch.setattr(leaf_patterns, "contributions_tile", lambda _: tile)
+    monkeypatch.setattr(leaf_patterns, "contributions_tile", lambda rows, entries: tile)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(integer_sum, "ADDED_THERE", integer_sum.ADDED_ACROSS)
     monkeypatch.setattr(leaf_patterns, "LARGEST_SCRATCH", 1)
-    monkeypatch.setattr(leaf_patterns, "FEWEST_ENTRIES", 2)
-    chunks = op.parameters()["first_chunk"]
+    monkeypatch.setitem(leaf_patterns.CHUNKINGS, "fine_", Chunking(2, 448))
+    chunks = op.parameters()["fine_first_chunk"]
     assert len(chunks) == op.output_width() + 1
     assert np.diff(chunks).max() > 2
+    assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
+    monkeypatch.setattr(leaf_patterns, "FINE_ROWS", 0)
     assert run_kernel(op, [x], device, torch.float64).tobytes() == whole.tobytes()
     monkeypatch.setattr(tables, "NUMBERS", 1)
     assert run_on_cpu(dataclasses.replace(op), [x]).tobytes() == whole.tobytes()
@@ -82,29 +84,32 @@ def test_tiles_and_batches_do_not_change_a_bit(
 
 
 def test_chunks_hold_all_entries_once_and_have_about_as_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaf_patterns, "FEWEST_ENTRIES", 128)
+    monkeypatch.setitem(leaf_patterns.CHUNKINGS, "", Chunking(128, 224))
     monkeypatch.setattr(leaf_patterns, "MOST_CHUNKS", 8)
     op = tree_contributions(6, 5, [1, 2, 2, 3])
     output = np.repeat([0, 2, 3], [1000, 1, 3000])
     work = np.where(np.arange(len(output)) % 4000 < 2500, 1, 9)
-    found = op.entry_parameters(output, work)
-    assert found["first_entry"].tolist() == [0, 1000, 1000, 1001, 4001, 4001, 4001]
+    place, found = op.entry_places(output, work)
+    assert place[[0, 999, 1000, 1001, 4000]].tolist() == [0, 999, 1000, 1004, 4003]
+    assert found["first_entry"].tolist() == [0, 1000, 1000, 1004, 4004, 4004, 4004]
     assert found["first_chunk"].tolist() == [0, 8, 9, 10, 18, 19, 20]
-    assert found["chunks"][[0, 8, 9, 10, 18, 19, -1]].tolist() == [0, 1000, 1000, 1001, 4001, 4001, 4001]
+    assert found["chunks"][[0, 8, 9, 10, 18, 19, -1]].tolist() == [0, 1000, 1000, 1004, 4004, 4004, 4004]
     assert (np.diff(found["chunks"]) >= 0).all()
-    parts = np.add.reduceat(work, found["chunks"][10:18])
-    assert parts.max() - parts.min() <= 18
-    monkeypatch.setattr(leaf_patterns, "MANY_CHUNKS", 4)
-    assert op.entry_parameters(output, work)["first_chunk"].tolist() == [0, 1, 2, 3, 6, 7, 8]
+    parts = np.add.reduceat(work, found["chunks"][10:18] - 3)
+    assert parts.max() - parts.min() <= 2 * 9 * op.WHOLE
+    assert (np.diff(found["fine_first_chunk"]) >= np.diff(found["first_chunk"])).all()
+    monkeypatch.setitem(leaf_patterns.CHUNKINGS, "", Chunking(128, 4))
+    assert op.entry_places(output, work)[1]["first_chunk"].tolist() == [0, 1, 2, 3, 6, 7, 8]
 
 
-def test_entries_are_whole_chunks_of_which_some_add_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaf_patterns, "FEWEST_ENTRIES", 5)
+@pytest.mark.parametrize("name", leaf_patterns.CHUNKINGS)
+def test_chunks_begin_at_whole_entries_and_some_entries_add_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(leaf_patterns.CHUNKINGS, name, Chunking(5, 224))
     op = tree_contributions(6, 5, [1, 2, 2, 3, 3, 4, 5], targets=2)
     found = op.parameters()
-    chunks, factors = found["chunks"], found["entry_factors"]
-    assert (chunks % tables.WHOLE == 0).all()
-    assert found["first_entry"].tolist() == chunks[found["first_chunk"]].tolist()
+    chunks, factors = found[f"{name}chunks"], found["entry_factors"]
+    assert (chunks % op.WHOLE == 0).all()
+    assert found["first_entry"].tolist() == chunks[found[f"{name}first_chunk"]].tolist()
     assert len(factors) == chunks[-1] + tables.AHEAD
     own = np.flatnonzero(factors)
     assert sorted(factors[own]) == sorted(1 << op.shift.astype(np.int64))
