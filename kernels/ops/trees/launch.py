@@ -197,7 +197,7 @@ class ContributionsTile(NamedTuple):
     num_warps: int  # of a program that adds up
 
 
-FEW_ROWS, FEW_LOOK_UPS = 64, 2**20
+FEW_ROWS, FEW_LOOK_UPS = 64, 3 * 2**19
 """Up to so many rows, and entries times rows, each row has programs of its own."""
 
 
