@@ -17,7 +17,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from .dot import INTERPRETED, dot, rounded_product
+from .dot import INTERPRETED, dot, in_batches, rounded_product
 
 DIGITS = 3
 BASE = tl.constexpr(2048.0)
@@ -94,7 +94,8 @@ def short_product(z0, z1, s0, s1):
 @triton.jit
 def first_dot(a, b):
     """Return `a @ b` for float16 blocks, in float32; a block of zeros to add it to would be written first."""
-    return dot(a, b, tl.zeros([a.shape[0], b.shape[1]], tl.float32)) if INTERPRETED else tl.dot(a, b)
+    zeros_first: tl.constexpr = INTERPRETED or in_batches()
+    return dot(a, b, tl.zeros([a.shape[0], b.shape[1]], tl.float32)) if zeros_first else tl.dot(a, b)
 
 
 def digits_of(vectors: np.ndarray, least_unit: float = 0.0) -> Digits:

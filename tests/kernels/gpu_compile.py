@@ -17,6 +17,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from tests.kernels.gpu_launches import SHARED_BYTES, Launch, at_the_limit, launches
@@ -67,13 +69,19 @@ def source_of(capability: int, kernel: JITFunction[Any], arguments: dict[str, An
 
 def compile_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> Any:
     """Compile one launch to machine code."""
-    source = source_of(capability, kernel, arguments)
-    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    return triton.compile(source_of(capability, kernel, arguments), target=target_of(capability), options=options)
+
+
+def target_of(capability: int) -> GPUTarget:
+    """Return the target, after telling the language that it is the current GPU's."""
+    target = GPUTarget("cuda", capability, 32)
+    driver.set_active(SimpleNamespace(get_current_target=lambda: target))
+    return target
 
 
 def generate_for(capability: int, kernel: JITFunction[Any], arguments: dict[str, Any], options: dict[str, Any]) -> str:
     """Return the code that the compiler's front end generates for one launch."""
-    source, target = source_of(capability, kernel, arguments), GPUTarget("cuda", capability, 32)
+    source, target = source_of(capability, kernel, arguments), target_of(capability)
     backend, context = make_backend(target), ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -123,13 +131,16 @@ def chosen(known: Sequence[Launch], always: Sequence[Launch]) -> list[Launch]:
     """Return launches that together show all that the known ones do.
 
     They are those of `always`, the launch with the largest products of each kernel and capability, whose shared memory
-    is in question, and small ones: the next is the one that shows most that is new for its instructions.
+    is in question, and small ones: the next is the one that shows most that is new for its instructions. Capability 10
+    has other matrix units: the largest products for 9 are compiled for it too, except those for units that 9 alone has.
     """
     left = [(launch, contents(launch)) for launch in known]
     multiply = [each for each in left if each[1].operand_bytes and is_limited(each[0])]
     by_size = sorted(multiply, key=lambda each: each[1].operand_bytes)
     largest = {(launch[0], launch[1].__name__): (launch, inside) for launch, inside in by_size}
-    found = [*always, *(launch for launch, _ in largest.values())]
+    products = [launch for launch, _ in largest.values()]
+    on_blackwell = [(100, *launch[1:]) for launch in products if launch[0] == 90 and not launch[1].is_gluon()]
+    found = [*always, *products, *on_blackwell]
     all_inside = [*(contents(launch) for launch in always), *(inside for _, inside in largest.values())]
     seen = set().union(*(inside.shown for inside in all_inside))
     while left := [each for each in left if not each[1].shown <= seen]:
