@@ -125,7 +125,13 @@ def affine_block(
         w = tl.load(weight + feature[:, None] * TARGETS + target[None, :], mask=inside, other=0.0)
         tile = tile.to(tl.float64)
         if SPARSE:
-            tile = tl.where((tl.max(tl.abs(w), axis=1) != 0.0)[None, :], tile, 0.0)
+            largest = tl.max(tl.abs(w), axis=1)
+            for first in tl.range(0, TARGETS if TARGETS > BLOCK_TARGETS else 0, BLOCK_TARGETS):
+                other = first + tl.arange(0, BLOCK_TARGETS)
+                inside = (feature < FEATURES)[:, None] & (other < TARGETS)[None, :]
+                others = tl.load(weight + feature[:, None] * TARGETS + other[None, :], mask=inside, other=0.0)
+                largest = tl.maximum(largest, tl.max(tl.abs(others), axis=1))
+            tile = tl.where((largest != 0.0)[None, :], tile, 0.0)
         total = dot(tile, w, total)
     b = tl.load(intercept + target, mask=target < TARGETS, other=0.0)
     return apply_function(total + b[None, :], FUNCTION)
@@ -145,7 +151,7 @@ def affine_targets_kernel(
     FEATURES: tl.constexpr,
     TARGETS: tl.constexpr,
     FUNCTION: tl.constexpr,
-    SPARSE: tl.constexpr,  # whether to skip features without weight
+    SPARSE: tl.constexpr,  # whether to skip features without weight for any target
     BLOCK_ROWS: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
