@@ -194,10 +194,10 @@ class IntervalReport:
 class ContributionsReport:
     """The game of the output `contributions`: "path", or "background" with so many rows.
 
-    `links` make the answer of the contributions' sum. In float64 those of the first `explained` rows were computed, and
-    `additivity` and `definition` are their largest differences from the margin and from Shapley's definition, in
-    standard deviations; None: not compared. A row takes `evaluations` answers of the model, for coalitions of `players`
-    columns: all of them, or those of `permutations` orders if this is not 0.
+    `links` make the answer of the contributions' sum. `additivity` and `definition` are the largest differences of the
+    first `explained` rows' contributions, before they are rounded to float32, from the margin and from Shapley's
+    definition, in standard deviations; None: not compared. A row takes `evaluations` answers of the model, for
+    coalitions of `players` columns: all of them, or those of `permutations` orders if this is not 0.
     """
 
     game: str
