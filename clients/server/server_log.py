@@ -50,11 +50,16 @@ class LogLine(NamedTuple):
 
 
 def readable_log_line(line: str) -> LogLine:
-    """Take the Triton server's log prefix apart, and unquote the message."""
+    """Take the Triton server's log prefix apart, and unquote the message.
+
+    Its threads do not wait for each other: a whole line may stand between another one's prefix and message.
+    """
     line = line.rstrip()
     match = _GLOG.match(line)
     if match is None:
         return LogLine("", "", line)
+    while whole := _GLOG.match(match["message"]):
+        match = whole
     message = match["message"]
     if len(message) > 1 and message[0] == message[-1] == '"':
         try:

@@ -15,6 +15,10 @@ from triton_regressors.clients.server.server_log import last_error, means_nothin
         ('F1121 09:32:06.080731 8097 a.cc:4] "not \\x json"', ("09:32:06", "fatal", "not \\x json")),
         ("print of a model\n", ("", "", "print of a model")),
         ("", ("", "", "")),
+        (
+            'E1129 20:16:58.572010 9 pb_stub.cc:691] I1129 20:16:59.572069 8 model_lifecycle.cc:839] "loading: a:1"',
+            ("20:16:59", "info", "loading: a:1"),
+        ),
     ],
 )
 def test_readable_log_line(line: str, parsed: tuple[str, str, str]) -> None:
