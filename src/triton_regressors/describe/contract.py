@@ -256,8 +256,7 @@ def contribution_sentences(report: ContributionsReport) -> list[str]:
         meaning_of(report),
         *cost_sentences(report),
         "They say how the model came to its answer, and not what would happen if a column changed.",
-        f"Before they were rounded to float32, those of {report.explained:,} rows missed {' and '.join(compared)} "
-        "standard deviations at most.",
+        f"Unrounded, those of {report.explained:,} rows missed {' and '.join(compared)} standard deviations at most.",
     ]
 
 
