@@ -78,11 +78,11 @@ class Program:
             made = step.output not in direct
             target = self.buffer(held, step.output, size, dtype) if made else outputs[direct[step.output]]
             values[step.output] = target
-            here = target
-            if target.device.type != self.device.type and target.shape[1] > NARROW:
-                answers = torch.empty(size, target.shape[1], device=self.device)
-                here = held.setdefault(f"output {direct[step.output]}", answers)
-            launch = _launch(step, self._parameters[step.output], inputs, here, target, alone=alone)
+            here, most = target, _most_across(step, alone=alone)
+            width = target.shape[1]
+            if target.device.type != self.device.type and width > NARROW and size * width > most:
+                here = held.setdefault(f"output {direct[step.output]}", torch.empty(size, width, device=self.device))
+            launch = _launch(step, self._parameters[step.output], inputs, here, target, most)
             tasks.append(Task(step.inputs, step.output, launch))
         for name, buffer in outputs.items():
             value = self.plan.outputs[name]
@@ -107,18 +107,16 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> Launch:
     return copy
 
 
-def _launch(
-    step: Step,
-    parameters: Parameters,
-    inputs: list[torch.Tensor],
-    here: torch.Tensor,
-    output: torch.Tensor,
-    *,
-    alone: bool,
-) -> Launch:
-    """Return the launches of a step; a copy engine takes answers that are wide and many over the bus."""
+def _most_across(step: Step, *, alone: bool) -> int:
+    """Return how many numbers of wide answers a step's kernels write over the bus themselves."""
     of_whole_rows = MOST_ALONE if alone else MOST_WHOLE
-    most = of_whole_rows if step.operation.writes_rows_whole() else MOST_SCATTERED
+    return of_whole_rows if step.operation.writes_rows_whole() else MOST_SCATTERED
+
+
+def _launch(
+    step: Step, parameters: Parameters, inputs: list[torch.Tensor], here: torch.Tensor, output: torch.Tensor, most: int
+) -> Launch:
+    """Return the launches of a step; a copy engine takes more than `most` numbers over the bus, from `here`."""
 
     def launch(rows: int) -> None:
         many = here is not output and rows * output.shape[1] > most

@@ -5,8 +5,9 @@ of a product differently from the others: on some processors a row's bits would 
 interpreter the products are therefore added in the same order for every row, on every processor.
 
 The compiler, up to release 3.7 of the Triton language, cannot put all products of 64 rows and more on the matrix units
-that GPUs of compute capability 10 got: these have no float64 (triton-lang/triton#10126). It does not put batches of
-products there, and those GPUs have the units of their predecessors too, so that each product is a batch of one.
+that GPUs of compute capability 10 got: these have no float64 (triton-lang/triton#10126), and it fails on some products
+of float16 whose rows are then searched. It does not put batches of products there, and those GPUs have the instructions
+of their predecessors too, so that each product is a batch of one.
 """
 
 from __future__ import annotations

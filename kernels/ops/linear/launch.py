@@ -34,9 +34,9 @@ NESTED_ROWS = 128
 """Rows of a program that nests monomials."""
 
 
-def target_block(targets: int) -> int:
+def target_block(targets: int, most: int = 64) -> int:
     """Return how many targets one program makes."""
-    return min(max(triton.next_power_of_2(targets), 8), 64)
+    return min(max(triton.next_power_of_2(targets), 8), most)
 
 
 def affine_targets_block(targets: int, *, across: bool) -> dict[str, int]:
@@ -45,8 +45,7 @@ def affine_targets_block(targets: int, *, across: bool) -> dict[str, int]:
     If they do, many programs keep the bus busy, and up to 128 targets are one block: rows are read once, and a whole
     row of answers crosses together.
     """
-    most = 128 if across else 64
-    block_rows, block_targets = 16 if across else 64, min(max(triton.next_power_of_2(targets), 8), most)
+    block_rows, block_targets = (16, target_block(targets, 128)) if across else (64, target_block(targets))
     return {"BLOCK_ROWS": block_rows, "BLOCK_FEATURES": 32, "BLOCK_TARGETS": block_targets, "num_warps": 4}
 
 

@@ -224,7 +224,7 @@ class LeafPatterns(Operation):
         }
 
     def launch(self, parameters: Parameters, inputs: Sequence[torch.Tensor], output: torch.Tensor, rows: int) -> None:
-        (x,), parts, tile = inputs, max(len(self.asked), 1), contributions_tile(rows, self._count)
+        (x,), parts, tile = inputs, max(len(self.asked), 1), contributions_tile(rows, self._entry_count)
         chunked, name = tile.together > 1, "fine_" if rows <= FINE_ROWS else ""
         first_entry = parameters[f"{name}chunks" if chunked else "first_entry"]
         chunks = len(first_entry) - 1
@@ -385,7 +385,7 @@ class LeafPatterns(Operation):
         return [(*sizes[:, first].tolist(), slice(first, end)) for first, end in ends]
 
     @functools.cached_property
-    def _count(self) -> int:
+    def _entry_count(self) -> int:
         """Return the number of entries of all outputs."""
         return int((self.players < self.columns).sum()) * len(self.base)
 

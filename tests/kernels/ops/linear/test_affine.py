@@ -1,5 +1,8 @@
 """Affine maps of several targets: their tiles."""
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -9,34 +12,37 @@ from triton_regressors.kernels.ops.linear import affine_kernel
 from triton_regressors.kernels.ops.linear.affine import Affine
 from triton_regressors.kernels.ops.linear.launch import affine_targets_block
 
+Tile = Callable[[bool], None]
 
-@pytest.fixture(params=[False, True], ids=["on the device", "across the bus"])
-def tiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launch the tiles of rows and answers on the device, or of those across the bus, wherever they are."""
 
-    def block(targets: int, *, across: bool) -> dict[str, int]:
-        return affine_targets_block(targets, across=request.param)
+@pytest.fixture
+def tile(monkeypatch: pytest.MonkeyPatch) -> Tile:
+    """tile(across) makes launches use the tile of rows across the bus, or on the device, wherever they are."""
 
-    monkeypatch.setattr(affine_kernel, "affine_targets_block", block)
+    def use(across: bool) -> None:
+        block = functools.partial(affine_targets_block, across=across)
+        monkeypatch.setattr(affine_kernel, "affine_targets_block", lambda targets, across: block(targets))
+
+    return use
 
 
 @pytest.mark.parametrize("targets", [2, 33, 65, 129])
 @pytest.mark.parametrize("features", [5, 40])
-def test_tiles_do_not_change_a_bit(
-    device: torch.device, features: int, targets: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_do_not_change_a_bit(device: torch.device, features: int, targets: int, tile: Tile) -> None:
     op, found = affine(features, targets), []
     for across in (False, True):
-        block = affine_targets_block(targets, across=across)
-        monkeypatch.setattr(affine_kernel, "affine_targets_block", lambda _, across, block=block: block)
+        tile(across)
         found.append(run_kernel(op, inputs_for([features], 70), device))
     assert found[0].tobytes() == found[1].tobytes()
     assert op.reads_input_once() == (targets <= 128)
 
 
-@pytest.mark.usefixtures("tiled")
+@pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("targets", [3, 70, 140])
-def test_numbers_without_weight_for_any_target_are_skipped(device: torch.device, targets: int) -> None:
+def test_numbers_without_weight_for_any_target_are_skipped(
+    device: torch.device, targets: int, across: bool, tile: Tile
+) -> None:
+    tile(across)
     dense = affine(5, targets)
     weight = dense.weight.copy()
     weight[1], weight[2, :-1] = 0, 0
