@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from benchmarks.bounds.contribution_counters import SHARES
 from benchmarks.figures.markdown import Document, microseconds, note, table
-from benchmarks.gpu.contributions import ANSWERS, CONTRIBUTIONS, HOST, KERNELS
+from benchmarks.gpu.contributions import ANSWERS, BATCH, CONTRIBUTIONS, HOST, KERNELS
 
 NAMES = {"contributions": "contributions", "y": "y", "y_without_the_option": "y of the entry without"}
-OURS = (f"{ANSWERS}, {HOST}", f"{CONTRIBUTIONS}, {HOST}", f"{ANSWERS}, {KERNELS}", f"{CONTRIBUTIONS}, {KERNELS}")
+OURS = tuple(f"{what}, {how}" for how in (HOST, BATCH, KERNELS) for what in (ANSWERS, CONTRIBUTIONS))
 
 
 def contributions_section(document: Document, where: str) -> str:
@@ -32,21 +32,24 @@ def contributions_section(document: Document, where: str) -> str:
         "rows",
         "y",
         "contributions",
+        "y, batch",
+        "contributions, batch",
         "y, kernels",
         "contributions, kernels",
         "rows/s",
         "libraries' own",
     ]
     intro = (
-        "Exact contributions, host memory to answers there and the kernels alone, median µs, beside the answers that "
-        "they explain and what the libraries take for the same game on all cores, which is so many times longer. Trees "
-        "by path, or against 10,000 background rows; Ridge (64 columns), degree 2 and splines against 100; the SVR "
+        "Exact contributions, median µs: host memory to answers there, what an entry's model does with a batch, whose "
+        "answers the server takes where kernels write them, and the kernels alone; beside the answers that they "
+        "explain and what the libraries take for the same game on all cores, which is so many times longer. Trees by "
+        "path, or against 10,000 background rows; Ridge (64 columns), degree 2 and splines against 100; the SVR "
         "against 10"
     )
     if document["settings"]["one_thread"]:
         intro = intro.replace("on all cores", "in one thread, as ours")
     busy = any(case["busy_at_start"] for case in document["cases"])
-    said = [f"{intro}{note(document)}:", table(header, "lr" + "r" * 5 + "l", rows)]
+    said = [f"{intro}{note(document)}:", table(header, "lr" + "r" * 7 + "l", rows)]
     return "\n\n".join(said + ["The machine was busy when some of these began."] * busy)
 
 

@@ -5,9 +5,11 @@
     python -m benchmarks.gpu.contributions --cpu          on a CPU in one thread, beside peers in one thread
 
 It needs a CUDA GPU. "host to host" is a call of the runner with a matrix in host memory; "y" is the same plan asked for
-its answer. "kernels" are the plan's launches, one after another. Peers are asked for the same game: XGBoost's
-`pred_contribs` and LightGBM's `pred_contrib` on all cores, and shap's TreeExplainer, which has one core, if it is
-installed. Before anything is timed, contributions of some rows are added up and compared with the answers.
+its answer. "batch" is what an entry's `model.py` does with a batch: rows lie in shared memory, as a server's requests
+do, and are searched for numbers that are not allowed; the answers stay where kernels write them and the server reads
+them. "kernels" are the plan's launches, one after another. Peers are asked for the same game: XGBoost's `pred_contribs`
+and LightGBM's `pred_contrib` on all cores, and shap's TreeExplainer, which has one core, if it is installed. Before
+anything is timed, contributions of some rows are added up and compared with the answers.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +44,14 @@ from triton_regressors.exporter.contributions.players import players_of_inputs
 from triton_regressors.exporter.lowering.lower import lower
 from triton_regressors.exporter.passes.optimise import fuse
 from triton_regressors.exporter.passes.specialise import specialise
+from triton_regressors.kernels.engine.input_check import Allowed
 from triton_regressors.kernels.engine.runner import Runner
 from triton_regressors.kernels.plan.plan import Plan
 
 ROWS, TOY_ROWS = (1, 64, 1024, 2**16), (1, 5)
 INPUTS, FIT_ROWS, SEED = 2, 4000, 0
 CONTRIBUTIONS, ANSWERS = "contributions", "y"
-HOST, KERNELS = "host to host", "kernels"
+HOST, BATCH, KERNELS = "host to host", "batch", "kernels"
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,37 @@ def plan_of(model: Any, case: Case) -> Plan:
     return add_contributions(fuse(plan), fuse(game.contributions()))
 
 
+def batches(plan: Plan, given: Sequence[np.ndarray], device: torch.device) -> list[Contender]:
+    """Return what a model does with batches that are asked for contributions, and with those asked for answers."""
+    allowed, rows = Allowed(plan.n_features, ()), len(given[0])
+    runner, lying = Runner(plan, device=device, max_rows=rows, gathered=allowed), [_shared(X) for X in given]
+
+    def batch(i: int, outputs: tuple[str, ...]) -> None:
+        runner.executor.launch((lying[i],), rows, outputs)
+        if not runner.executor.allowed(rows, allowed.holds):
+            raise SystemExit("The rows hold a number that is not allowed.")
+
+    found = []
+    for name, output in ((CONTRIBUTIONS, OUTPUT), (ANSWERS, ANSWERS)):
+        runner.warm_up([(output,)])
+        found.append(Contender(f"{name}, {BATCH}", functools.partial(batch, outputs=(output,))))
+    return found
+
+
+_SHARED: list[np.ndarray] = []
+"""The shared memory that this process has made. It stays, since a driver may have registered it."""
+
+
+def _shared(X: np.ndarray) -> np.ndarray:
+    """Return a copy of rows in shared memory."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.truncate(X.nbytes)
+        lying = np.memmap(file, X.dtype, "r+", shape=X.shape)
+    _SHARED.append(lying)
+    lying[:] = X
+    return lying
+
+
 def peers_of(model: Any, case: Case, given: Sequence[np.ndarray], threads: int | None) -> list[Contender]:
     """Return the libraries' own contributions of the same game."""
     found = []
@@ -176,6 +211,8 @@ def measure(
             Contender(f"{CONTRIBUTIONS}, {HOST}", lambda i, given=given: runner.predict(given[i], (OUTPUT,))),
             Contender(f"{ANSWERS}, {HOST}", lambda i, given=given: runner.predict(given[i], (ANSWERS,))),
         ]
+        if device.type == "cuda":
+            contenders += batches(plan, given, device)
         times = time_on_host([*contenders, *peers_of(model, case, given, threads)], INPUTS, effort)
         if device.type == "cuda":
             there = [torch.from_numpy(X).to(device) for X in given]

@@ -85,6 +85,9 @@ class Executor(Protocol):
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows that need not be staged yet, in arrays that belong to the caller."""
 
+    def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
+        """Do the same if all numbers are allowed; return None if not."""
+
     def warm_up(self, outputs: Outputs) -> None:
         """Do the one-time work that would delay the first batch."""
 
@@ -163,13 +166,32 @@ class KernelExecutor:
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows, after staging them."""
+        return self._begin(X, outputs)()
+
+    def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
+        """Do the same, and search the staged rows while the device computes."""
+        finish = self._begin(X, outputs)
+        allowed = search(self._staging.numbers(len(X)))
+        found = finish()
+        return found if allowed else None
+
+    def _begin(self, X: np.ndarray, outputs: Outputs) -> Callable[[], dict[str, np.ndarray]]:
+        """Stage rows and begin to compute them; return a function that waits and returns the caller's arrays."""
         rows = len(X)
+        self._searched = None
         answers = self._stage((X,), rows, outputs).arrays
         found = {name: np.empty_like(answer) for name, answer in answers.items()}  # while the device computes
-        if rows <= self._chunk_rows:
+        pieces = self._schedules[outputs].pieces(rows) if rows > self._chunk_rows else ()
+        return functools.partial(self._finish, answers, found, pieces)
+
+    def _finish(
+        self, answers: dict[str, np.ndarray], found: dict[str, np.ndarray], pieces: Sequence[Piece]
+    ) -> dict[str, np.ndarray]:
+        """Copy the answers, those of a large batch as soon as their piece is computed."""
+        if not pieces:
             self.wait()
             return {name: copy(answer, found[name]) for name, answer in answers.items()}
-        for piece in self._schedules[outputs].pieces(rows):
+        for piece in pieces:
             piece.wait()
             for name, answer in answers.items():
                 copy(answer[piece.start : piece.stop], found[name][piece.start : piece.stop])

@@ -19,7 +19,7 @@ from .gather import Gathering
 from .input_check import Allowed
 from .kernel_executor import Executor, KernelExecutor
 from .resident import Outputs, Prepared
-from .staging import Staging, copy
+from .staging import Staging
 from .torch_executor import TorchExecutor
 
 ENGINES = ("auto", "triton", "torch", "interpret")
@@ -90,11 +90,7 @@ class Runner:
         self, X: np.ndarray, allowed: Allowed, outputs: Outputs = ("y",)
     ) -> dict[str, np.ndarray] | None:
         """Return the named outputs as `predict` does, of at most `max_rows` rows; None if a number is not allowed."""
-        rows = len(X)
-        answers = self.executor.launch((X,), rows, outputs)
-        if not self.executor.allowed(rows, allowed.holds):
-            return None
-        return {name: copy(array, np.empty_like(array)) for name, array in answers.arrays.items()}
+        return self.executor.answer_allowed(X, outputs, allowed.holds)
 
     def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
         """Return the named outputs of rows in the GPU's memory, as new tensors there; see `Resident.answer`.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.processes import running
-from triton_regressors.kernels.ops.trees.term_words import ROWS, TERMS, WORDS_AT_ONCE
+from triton_regressors.kernels.ops.trees.term_words import FEW_TILE, ROWS, TILE
 from triton_regressors.kernels.plan import plan as plan_module
 
 ROOT = Path(__file__).parents[2]
@@ -122,12 +122,13 @@ def test_neighbouring_lanes_of_contributions_have_neighbouring_rows() -> None:
     assert done.stdout.splitlines() == ["3 True"] * 3, done.stdout + done.stderr
 
 
-def ptx_of(kernel: str, tensors: dict[str, str], **constants: object) -> str:
+def ptx_of(kernel: str, tensors: dict[str, str], *, warps: int = 4, **constants: object) -> str:
     """Return a kernel's PTX for a GPU of 9.0.
 
     Args:
         kernel: its module below the ops, and its name.
         tensors: the dtype of each tensor, in the kernel's order.
+        warps: the warps of a program.
         constants: all other arguments, in that order.
     """
     module, name = kernel.rsplit(".", 1)
@@ -136,7 +137,7 @@ def ptx_of(kernel: str, tensors: dict[str, str], **constants: object) -> str:
         "from tests.kernels.gpu_compile import compile_for\n"
         f"from triton_regressors.kernels.ops.{module} import {name}\n"
         f"arguments = {{name: torch.zeros(4, dtype=getattr(torch, kind)) for name, kind in {tensors!r}.items()}}\n"
-        f"print(compile_for(90, {name}, arguments | {constants!r}, {{'num_warps': 4}}).asm['ptx'])\n"
+        f"print(compile_for(90, {name}, arguments | {constants!r}, {{'num_warps': {warps}}}).asm['ptx'])\n"
     )
     done = run_without_interpreter("-c", script)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -152,18 +153,22 @@ def test_numbers_that_follow_each_other_are_loaded_at_once(width: int, at_once: 
     assert ("ld.global.v4.b32" in code) == at_once
 
 
+@pytest.mark.parametrize("block", [TILE, FEW_TILE])
 @pytest.mark.parametrize(
     ("missing", "comparisons"),
     [(False, ("setp.le.f32", "setp.gtu.and.f32")), (True, ("setp.nan.and.f32", "setp.le.or.f32", "setp.gtu.and.f32"))],
 )
-def test_a_lane_asks_a_term_of_four_numbers_that_it_loads_at_once(missing: bool, comparisons: tuple[str, ...]) -> None:
+def test_a_lane_asks_a_term_of_four_numbers_that_it_loads_at_once(
+    missing: bool, comparisons: tuple[str, ...], block: tuple[int, int]
+) -> None:
     """Each takes these comparisons, whose answers are not joined apart from them, and no lane needs another's."""
     tensors = {"x": "float32", "feature": "int32", "lower": "float32", "upper": "float32", "flags": "uint8"}
     tensors |= {"sets": "int32", "words": "int32"}
     sizes = {"blocks": 5, "COUNT": 999, "FEATURES": 7, "WORDS": 0, "FLOOR": False, "MISSING": missing}
-    tile = {"ROWS": ROWS, "BITS": 16, "BLOCK_TERMS": TERMS, "BLOCK_WORDS": WORDS_AT_ONCE, "EARLY": False}
-    code = ptx_of("trees.term_words.words_kernel", tensors, **sizes, **tile)
+    terms, words = block
+    tile = {"ROWS": ROWS, "BITS": 16, "BLOCK_TERMS": terms, "BLOCK_WORDS": words, "EARLY": False}
+    code = ptx_of("trees.term_words.words_kernel", tensors, warps=terms // 32, **sizes, **tile)
     found = [code.count("ld.global.v4.b32") * 4, *map(code.count, comparisons)]
-    assert found == [32 * WORDS_AT_ONCE] * len(found)
+    assert found == [32 * words] * len(found)
     assert "shfl" not in code
     assert "or.pred" not in code

@@ -173,9 +173,10 @@ def test_an_entry_of_an_earlier_release_gives_the_same_bits(risk: tr.Model, monk
     rows = torch.from_numpy(X[:40]).to(place(risk))
     asks: list[Any] = [X[:40], rows, pd.DataFrame(X[:40], columns=NAMES)]
     wanted = [risk.predict(each) for each in asks for _ in range(2)]
-    assert risk._model().takes(X[:40]) != risk._model().takes(rows)
+    assert risk._model().takes(X[:40])
+    assert risk._model().takes(rows) == rows.is_cuda
     monkeypatch.setattr(risk._model(), "_prepared", None)
-    monkeypatch.setattr(risk._model(), "_on_cpu", None)
+    monkeypatch.setattr(risk._model(), "_of_array", None)
     assert not risk._model().takes(X[:40])
     assert not risk._model().takes(rows)
     found = [risk.predict(each) for each in asks for _ in range(2)]

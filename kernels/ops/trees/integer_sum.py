@@ -25,10 +25,10 @@ LARGEST_SCRATCH = 2**24
 ADDED = 32
 """The most sums that a program adds up, and parts of each at a time."""
 
-ADDED_THERE, ADDED_ACROSS, CHUNKS_ADDED = (32, 8), (8, 64), 8
+ADDED_THERE, ADDED_ACROSS, CHUNKS_ADDED = (32, 8), (0, 128), 4
 """The rows and outputs whose chunks a program adds up, and the chunks at a time: few, so that there are many programs.
 
-Answers that cross the bus are written a few whole rows at a time, since those cross together.
+With 0 rows it makes answers that follow each other in memory, so that its lanes write whole lines over the bus.
 """
 
 ROUND = tl.constexpr(1.5 * 2.0**52)
@@ -154,18 +154,26 @@ def add_chunks_kernel(
     BLOCK_OUTPUTS: tl.constexpr,
     EARLY: tl.constexpr,  # see `early_launch`
 ):
-    """Make `[BLOCK_ROWS, BLOCK_OUTPUTS]` answers from sums of chunks, of which it loads `BLOCK_CHUNKS` at a time."""
-    row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
-    output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)[None, :]
+    """Make `[BLOCK_ROWS, BLOCK_OUTPUTS]` answers from sums of chunks, of which it loads `BLOCK_CHUNKS` at a time.
+
+    If `BLOCK_ROWS` is 0, make `BLOCK_OUTPUTS` answers that follow each other in memory.
+    """
+    if BLOCK_ROWS == 0:
+        start = tl.program_id(0).to(tl.int64) * BLOCK_OUTPUTS
+        place = (start % OUTPUTS).to(tl.int32) + tl.arange(0, BLOCK_OUTPUTS)[None, :]
+        row, output = start // OUTPUTS + place // OUTPUTS, place % OUTPUTS
+    else:
+        row = tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+        output = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)[None, :]
     inside = (row < rows) & (output < OUTPUTS)
     first = tl.load(first_chunk + output, mask=output < OUTPUTS, other=0)
     end = tl.load(first_chunk + output + 1, mask=output < OUTPUTS, other=0)
-    total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.int64)
+    total = tl.zeros([BLOCK_ROWS if BLOCK_ROWS > 0 else 1, BLOCK_OUTPUTS], tl.int64)
     if EARLY:
         gdc_wait()
-    for start in tl.range(0, tl.max(end - first), BLOCK_CHUNKS):
+    for done in tl.range(0, tl.max(end - first), BLOCK_CHUNKS):
         for number in tl.static_range(BLOCK_CHUNKS):
-            chunk = first + start + number
+            chunk = first + done + number
             total += tl.load(sums + chunk.to(tl.int64) * padded + row, mask=inside & (chunk < end), other=0)
     y = answer(total, unit + output, baseline + output, inside, 1.0, "identity")
     tl.store(out + row * OUTPUTS + output, y.to(out.dtype.element_ty), mask=inside)
@@ -187,7 +195,12 @@ def add_chunks(
     """
     outputs = output.shape[1]
     block_rows, block_outputs = ADDED_THERE if output.device == sums.device else ADDED_ACROSS
-    add_chunks_kernel[(triton.cdiv(rows, block_rows), triton.cdiv(outputs, block_outputs))](
+    grid = (
+        (triton.cdiv(rows, block_rows), triton.cdiv(outputs, block_outputs))
+        if block_rows
+        else (triton.cdiv(rows * outputs, block_outputs), 1)
+    )
+    add_chunks_kernel[grid](
         sums=sums,
         first_chunk=first_chunk,
         **{name: parameters[name] for name in ("unit", "baseline")},

@@ -18,8 +18,11 @@ from ...plan.plan import Parameters
 from .feature_major import feature_major
 from .terms import add_unmet
 
-TERMS, WORDS_AT_ONCE = 128, 8
-"""The terms that a program asks, and the words of each that it makes."""
+TILE, FEW_TILE = (128, 8), (64, 4)
+"""The terms that a program asks, one with each lane, and the words of each that it makes; fewer to fill a GPU."""
+
+FEW_ANSWERS = 2**23
+"""The most terms times rows of which programs make few words."""
 
 LANES = 256
 """The parts of a program of patterns, times the words that it takes of each term."""
@@ -199,13 +202,14 @@ def launch_words(
         constants: those of terms, by their names in the kernel.
     """
     features, terms = x.shape[1], len(parameters["term_feature"])
-    x = feature_major(x, rows, ROWS, parameters["upper"], multiple=WORDS_AT_ONCE * 32 // ROWS)
+    block_terms, block_words = FEW_TILE if terms * rows <= FEW_ANSWERS else TILE
+    x = feature_major(x, rows, ROWS, parameters["upper"], multiple=block_words * 32 // ROWS)
     count = len(x) * ROWS // 32
     bits = 8 * patterns.itemsize
     blocks, parts, together = patterns.shape
     early = early_launch(patterns.device)
     words = parameters["asked"].new_empty(terms, count)
-    words_kernel[(max(triton.cdiv(terms, TERMS), 1), count // WORDS_AT_ONCE)](
+    words_kernel[(max(triton.cdiv(terms, block_terms), 1), count // block_words)](
         x=x,
         **{name: parameters[f"term_{name}"] for name in ("feature", "lower", "upper", "flags")},
         sets=parameters["sets"],
@@ -215,16 +219,16 @@ def launch_words(
         FEATURES=features,
         ROWS=ROWS,
         BITS=min(bits, MOST_BITS),
-        BLOCK_TERMS=TERMS,
-        BLOCK_WORDS=WORDS_AT_ONCE,
+        BLOCK_TERMS=block_terms,
+        BLOCK_WORDS=block_words,
         **constants,
         **early,
-        num_warps=4,
+        num_warps=block_terms // 32,
     )
     used = blocks * together // 32
-    block_words = min(triton.next_power_of_2(used), 32)
-    block_parts = LANES // block_words
-    patterns_of_words_kernel[(triton.cdiv(parts, block_parts), triton.cdiv(used, block_words))](
+    taken = min(triton.next_power_of_2(used), 32)
+    block_parts = LANES // taken
+    patterns_of_words_kernel[(triton.cdiv(parts, block_parts), triton.cdiv(used, taken))](
         words=words,
         **{name: parameters[name] for name in ("asked", "first_other", "other_terms", "other_conditions")},
         patterns=patterns.view(torch.int32),
@@ -237,7 +241,7 @@ def launch_words(
         GROUPS=triton.cdiv(bits, MOST_BITS),
         OTHERS=len(parameters["other_terms"]) > 0,
         BLOCK_PARTS=block_parts,
-        BLOCK_WORDS=block_words,
+        BLOCK_WORDS=taken,
         **early,
         num_warps=4,
     )

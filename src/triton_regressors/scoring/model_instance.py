@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import math
 import os
 import sys
 import threading
@@ -50,6 +51,12 @@ With fewer rows a small model would spend most of its time in Python. More numbe
 MANY_BYTES = 2**17
 """From this many bytes on, rows are copied to a GPU before the model is called; the model stages fewer itself."""
 
+MOST_STAGED_BYTES = 2**22
+"""The most bytes of an array that needs no conversion and is staged, whatever a request of so many bytes would be.
+
+The CPU searches staged rows. From some millions of numbers on this takes longer than the copy to a GPU, which searches.
+"""
+
 
 class ModelInstance:
     """A version of an entry on a device of this process; threads wait for each other.
@@ -86,10 +93,11 @@ class ModelInstance:
         self._width: int = self._model.inputs.n_features
         self._kind: torch.dtype = getattr(torch, self._model.inputs.dtype)
         self._array_kind = np.dtype(self._model.inputs.dtype)
-        # Entries of earlier releases have neither of the two.
+        # Entries of earlier releases lack some of these. On a GPU they might read a caller's shared memory in place.
         self._prepared: Any = getattr(runner, "prepared", None) if self.reads_gpu else None
-        plain_on_cpu = self.device.type == "cpu" and self._model.inputs.plain_matrix
-        self._on_cpu: Any = getattr(runner, "predict_allowed", None) if plain_on_cpu else None
+        stages = self._model.inputs.plain_matrix and (not on_gpu or hasattr(runner.executor, "answer_allowed"))
+        self._of_array: Any = getattr(runner, "predict_allowed", None) if stages else None
+        self._most_bytes = MOST_STAGED_BYTES if on_gpu else math.inf
         self.where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "the CPU"
 
     def execute(
@@ -104,13 +112,13 @@ class ModelInstance:
             return [self._answer_of(response) for response in responses]
 
     def takes(self, X: Any) -> bool:
-        """Return whether X is a tensor in this GPU's memory, or an array in the CPU's, that is read in place.
+        """Return whether X is a tensor in this GPU's memory, or an array in the CPU's, that needs no conversion.
 
-        Such an X needs no conversion, and only its numbers may be refused.
+        Only its numbers may be refused.
         """
-        if self._prepared is not None:
+        if type(X) is torch.Tensor:
             return (
-                type(X) is torch.Tensor
+                self._prepared is not None
                 and X.dtype is self._kind
                 and X.layout is torch.strided
                 and X.device == self.device
@@ -121,12 +129,13 @@ class ModelInstance:
                 and not (X.requires_grad or X.is_neg())
             )
         return (
-            self._on_cpu is not None
+            self._of_array is not None
             and type(X) is np.ndarray
             and X.dtype == self._array_kind
             and X.ndim == 2
             and X.shape[1] == self._width
             and 0 < X.shape[0] <= self.max_rows
+            and X.nbytes <= self._most_bytes
         )
 
     def answer(self, X: Any, outputs: tuple[str, ...], *, flat: bool = False) -> dict[str, Any] | None:
@@ -144,8 +153,8 @@ class ModelInstance:
             ServerFault: the model failed.
         """
         found: dict[str, Any] | None
-        if self._prepared is None:
-            found = self._of_array(X, outputs)
+        if type(X) is np.ndarray:
+            found = self._of_host(X, outputs)
         else:
             with self._lock:
                 here = self._process == os.getpid() and torch.cuda.current_device() == self._gpu
@@ -165,13 +174,13 @@ class ModelInstance:
             return {name: each.reshape(-1) if each.shape[1] == 1 else each for name, each in found.items()}
         return found
 
-    def _of_array(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
-        try:
-            with self._exclusive(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
-                found: dict[str, np.ndarray] | None = self._on_cpu(X, self._model.allowed, outputs)
-                return found
-        except Exception as error:
-            raise ServerFault(f"The model failed on this batch: {type(error).__name__}: {error}.") from error
+    def _of_host(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
+        with self._exclusive(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
+            try:
+                found: dict[str, np.ndarray] | None = self._of_array(X, self._model.allowed, outputs)
+            except Exception as error:
+                raise ServerFault(f"The model failed on this batch: {type(error).__name__}: {error}.") from error
+            return found
 
     def on_device(self, X: torch.Tensor, outputs: Sequence[str]) -> dict[str, torch.Tensor] | None:
         """Return outputs of a matrix in this GPU's memory as new tensors there; None if a number is refused.
