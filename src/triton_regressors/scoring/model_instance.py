@@ -51,10 +51,10 @@ With fewer rows a small model would spend most of its time in Python. More numbe
 MANY_BYTES = 2**17
 """From this many bytes on, rows are copied to a GPU before the model is called; the model stages fewer itself."""
 
-MOST_STAGED_BYTES = 2**22
+MOST_STAGED_BYTES = 2**21
 """The most bytes of an array that needs no conversion and is staged, whatever a request of so many bytes would be.
 
-The CPU searches staged rows. From some millions of numbers on this takes longer than the copy to a GPU, which searches.
+The CPU searches staged rows. For more bytes this takes longer than the copy to a GPU, which searches them.
 """
 
 

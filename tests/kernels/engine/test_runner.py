@@ -126,6 +126,26 @@ def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkey
                 assert y.tobytes() == whole[output][:count].tobytes()
 
 
+@pytest.mark.parametrize("count", [9, 64, 150])
+def test_rows_with_a_number_that_is_not_allowed_have_no_answers(
+    any_engine: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "CHUNK_BYTES", 64 * 4 * 5)
+    runner, X, outputs = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=150), rows(count), ("y", "scaled")
+    allowed, wrong = Allowed(5, (2,)), X.copy()
+    X[0, 2] = np.nan
+    wrong[count - 2, 3] = np.nan
+    for _ in range(2):
+        found = runner.predict_allowed(X, allowed, outputs)
+        assert found is not None
+        for name, y in runner.predict(X, outputs).items():
+            assert found[name].tobytes() == y.tobytes()
+        assert runner.predict_allowed(wrong, allowed, outputs) is None
+    kept = found["y"].copy()
+    runner.predict_allowed(rows(count, seed=1), allowed, outputs)
+    assert found["y"].tobytes() == kept.tobytes()
+
+
 def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several threads, a matrix library gives each a share of a tile, and rounds its last rows differently."""
     used: list[int] = []
