@@ -52,9 +52,9 @@ MANY_BYTES = 2**17
 """From this many bytes on, rows are copied to a GPU before the model is called; the model stages fewer itself."""
 
 MOST_STAGED_BYTES = 2**21
-"""The most bytes of an array that needs no conversion and is staged, whatever a request of so many bytes would be.
+"""An array that needs no conversion is staged up to so many bytes, and a larger one is copied to a GPU first.
 
-The CPU searches staged rows. For more bytes this takes longer than the copy to a GPU, which searches them.
+The CPU searches staged rows for numbers that are refused, which a GPU does faster with many rows.
 """
 
 
