@@ -86,7 +86,7 @@ class Executor(Protocol):
         """Return outputs of rows that need not be staged yet, in arrays that belong to the caller."""
 
     def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
-        """Do the same if all numbers are allowed; return None if not."""
+        """Stage all rows, and do the same; return None if a number is not allowed."""
 
     def warm_up(self, outputs: Outputs) -> None:
         """Do the one-time work that would delay the first batch."""
@@ -166,36 +166,23 @@ class KernelExecutor:
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows, after staging them."""
-        return self._begin(X, outputs)()
-
-    def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
-        """Do the same, and search the staged rows while the device computes."""
-        finish = self._begin(X, outputs)
-        allowed = search(self._staging.numbers(len(X)))
-        found = finish()
-        return found if allowed else None
-
-    def _begin(self, X: np.ndarray, outputs: Outputs) -> Callable[[], dict[str, np.ndarray]]:
-        """Stage rows and begin to compute them; return a function that waits and returns the caller's arrays."""
         rows = len(X)
-        self._searched = None
         answers = self._stage((X,), rows, outputs).arrays
         found = {name: np.empty_like(answer) for name, answer in answers.items()}  # while the device computes
-        pieces = self._schedules[outputs].pieces(rows) if rows > self._chunk_rows else ()
-        return functools.partial(self._finish, answers, found, pieces)
-
-    def _finish(
-        self, answers: dict[str, np.ndarray], found: dict[str, np.ndarray], pieces: Sequence[Piece]
-    ) -> dict[str, np.ndarray]:
-        """Copy the answers, those of a large batch as soon as their piece is computed."""
-        if not pieces:
+        if rows <= self._chunk_rows:
             self.wait()
             return {name: copy(answer, found[name]) for name, answer in answers.items()}
-        for piece in pieces:
+        for piece in self._schedules[outputs].pieces(rows):
             piece.wait()
             for name, answer in answers.items():
                 copy(answer[piece.start : piece.stop], found[name][piece.start : piece.stop])
         return found
+
+    def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
+        """Search the rows while the device computes."""
+        self._searched = None
+        answers = self._stage((X,), len(X), outputs).arrays
+        return {name: y.copy() for name, y in answers.items()} if self.allowed(len(X), search) else None
 
     @functools.cached_property
     def resident(self) -> Resident:

@@ -86,12 +86,6 @@ class Runner:
         widths = self.plan.output_widths()
         return {name: np.empty((0, widths[name]), dtype=np.float32) for name in outputs}
 
-    def predict_allowed(
-        self, X: np.ndarray, allowed: Allowed, outputs: Outputs = ("y",)
-    ) -> dict[str, np.ndarray] | None:
-        """Return the named outputs as `predict` does, of at most `max_rows` rows; None if a number is not allowed."""
-        return self.executor.answer_allowed(X, outputs, allowed.holds)
-
     def predict_on_device(self, X: torch.Tensor, outputs: Outputs = ("y",)) -> dict[str, torch.Tensor] | None:
         """Return the named outputs of rows in the GPU's memory, as new tensors there; see `Resident.answer`.
 

@@ -93,10 +93,10 @@ class ModelInstance:
         self._width: int = self._model.inputs.n_features
         self._kind: torch.dtype = getattr(torch, self._model.inputs.dtype)
         self._array_kind = np.dtype(self._model.inputs.dtype)
-        # Entries of earlier releases lack some of these. On a GPU they might read a caller's shared memory in place.
+        # Entries of earlier releases have neither of the two.
         self._prepared: Any = getattr(runner, "prepared", None) if self.reads_gpu else None
-        stages = self._model.inputs.plain_matrix and (not on_gpu or hasattr(runner.executor, "answer_allowed"))
-        self._of_array: Any = getattr(runner, "predict_allowed", None) if stages else None
+        plain = self._model.inputs.plain_matrix
+        self._of_array: Any = getattr(runner.executor, "answer_allowed", None) if plain else None
         self._most_bytes = MOST_STAGED_BYTES if on_gpu else math.inf
         self.where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "the CPU"
 
@@ -177,7 +177,7 @@ class ModelInstance:
     def _of_host(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
         with self._exclusive(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
             try:
-                found: dict[str, np.ndarray] | None = self._of_array(X, self._model.allowed, outputs)
+                found: dict[str, np.ndarray] | None = self._of_array(X, outputs, self._model.allowed.holds)
             except Exception as error:
                 raise ServerFault(f"The model failed on this batch: {type(error).__name__}: {error}.") from error
             return found

@@ -136,13 +136,13 @@ def test_rows_with_a_number_that_is_not_allowed_have_no_answers(
     X[0, 2] = np.nan
     wrong[count - 2, 3] = np.nan
     for _ in range(2):
-        found = runner.predict_allowed(X, allowed, outputs)
+        found = runner.executor.answer_allowed(X, outputs, allowed.holds)
         assert found is not None
         for name, y in runner.predict(X, outputs).items():
             assert found[name].tobytes() == y.tobytes()
-        assert runner.predict_allowed(wrong, allowed, outputs) is None
+        assert runner.executor.answer_allowed(wrong, outputs, allowed.holds) is None
     kept = found["y"].copy()
-    runner.predict_allowed(rows(count, seed=1), allowed, outputs)
+    runner.executor.answer_allowed(rows(count, seed=1), outputs, allowed.holds)
     assert found["y"].tobytes() == kept.tobytes()
 
 
