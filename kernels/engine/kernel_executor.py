@@ -70,6 +70,9 @@ class Executor(Protocol):
         The returned answers are valid after `wait` and until the next launch.
         """
 
+    def stage(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Do the same with copies of the rows: the device may read those of `launch` where they lie."""
+
     def allowed(self, rows: int, search: Search) -> bool:
         """Wait for the launched rows; return whether all of their numbers are allowed.
 
@@ -84,9 +87,6 @@ class Executor(Protocol):
 
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows that need not be staged yet, in arrays that belong to the caller."""
-
-    def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
-        """Stage all rows, and do the same; return None if a number is not allowed."""
 
     def warm_up(self, outputs: Outputs) -> None:
         """Do the one-time work that would delay the first batch."""
@@ -120,9 +120,8 @@ class KernelExecutor:
     def launch(self, parts: Sequence[Part], rows: int, outputs: Outputs) -> Answers:
         """Gather or stage rows and begin to compute their outputs, piece by piece."""
         gathering = self._gathering
-        self._searched = None
         if gathering is None or not gathering.lay(parts, rows):
-            return self._stage([on_cpu(part) for part in parts], rows, outputs)
+            return self.stage([on_cpu(part) for part in parts], rows, outputs)
         schedule = self._schedules.get(outputs) or self._bind(outputs)
         self._searched = gathering.allowed
         if rows <= self._chunk_rows:
@@ -133,7 +132,9 @@ class KernelExecutor:
             piece.begin(min(piece.stop, rows) - piece.start, gathered=True)
         return schedule.answers(rows)
 
-    def _stage(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+    def stage(self, parts: Sequence[np.ndarray], rows: int, outputs: Outputs) -> Answers:
+        """Stage rows and begin to compute their outputs, piece by piece."""
+        self._searched = None
         schedule = self._schedules.get(outputs) or self._bind(outputs)
         if rows <= self._chunk_rows:
             self._staging.fill(parts, 0, rows)
@@ -167,7 +168,7 @@ class KernelExecutor:
     def answer(self, X: np.ndarray, outputs: Outputs) -> dict[str, np.ndarray]:
         """Return outputs of rows, after staging them."""
         rows = len(X)
-        answers = self._stage((X,), rows, outputs).arrays
+        answers = self.stage((X,), rows, outputs).arrays
         found = {name: np.empty_like(answer) for name, answer in answers.items()}  # while the device computes
         if rows <= self._chunk_rows:
             self.wait()
@@ -177,12 +178,6 @@ class KernelExecutor:
             for name, answer in answers.items():
                 copy(answer[piece.start : piece.stop], found[name][piece.start : piece.stop])
         return found
-
-    def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
-        """Search the rows while the device computes."""
-        self._searched = None
-        answers = self._stage((X,), len(X), outputs).arrays
-        return {name: y.copy() for name, y in answers.items()} if self.allowed(len(X), search) else None
 
     @functools.cached_property
     def resident(self) -> Resident:

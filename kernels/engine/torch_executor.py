@@ -30,6 +30,8 @@ class TorchExecutor:
         self._staging.fill([on_cpu(part) for part in parts], 0, rows)
         return self.compute(self._staging.tensor[:rows], outputs)
 
+    stage = launch
+
     def allowed(self, rows: int, search: Search) -> bool:
         """Search the staged rows."""
         return search(self._staging.numbers(rows))
@@ -45,11 +47,6 @@ class TorchExecutor:
         """Return outputs of rows that are read in place."""
         x = torch.from_numpy(unlocked(np.ascontiguousarray(X)))
         return {name: answer.copy() for name, answer in self.compute(x, outputs).arrays.items()}
-
-    def answer_allowed(self, X: np.ndarray, outputs: Outputs, search: Search) -> dict[str, np.ndarray] | None:
-        """Search the rows, and copy the answers."""
-        answers = self.launch((X,), len(X), outputs).arrays
-        return {name: y.copy() for name, y in answers.items()} if self.allowed(len(X), search) else None
 
     def warm_up(self, outputs: Outputs) -> None:
         """Compute one row."""

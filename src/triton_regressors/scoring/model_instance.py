@@ -95,8 +95,7 @@ class ModelInstance:
         self._array_kind = np.dtype(self._model.inputs.dtype)
         # Entries of earlier releases have neither of the two.
         self._prepared: Any = getattr(runner, "prepared", None) if self.reads_gpu else None
-        plain = self._model.inputs.plain_matrix
-        self._of_array: Any = getattr(runner.executor, "answer_allowed", None) if plain else None
+        self._stage: Any = getattr(runner.executor, "stage", None) if self._model.inputs.plain_matrix else None
         self._most_bytes = MOST_STAGED_BYTES if on_gpu else math.inf
         self.where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "the CPU"
 
@@ -129,7 +128,7 @@ class ModelInstance:
                 and not (X.requires_grad or X.is_neg())
             )
         return (
-            self._of_array is not None
+            self._stage is not None
             and type(X) is np.ndarray
             and X.dtype == self._array_kind
             and X.ndim == 2
@@ -177,10 +176,11 @@ class ModelInstance:
     def _of_host(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
         with self._exclusive(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
             try:
-                found: dict[str, np.ndarray] | None = self._of_array(X, outputs, self._model.allowed.holds)
+                answers = self._stage((X,), len(X), outputs).arrays
+                allowed = self._model.runner.executor.allowed(len(X), self._model.allowed.holds)
             except Exception as error:
                 raise ServerFault(f"The model failed on this batch: {type(error).__name__}: {error}.") from error
-            return found
+            return {name: answer.copy() for name, answer in answers.items()} if allowed else None
 
     def on_device(self, X: torch.Tensor, outputs: Sequence[str]) -> dict[str, torch.Tensor] | None:
         """Return outputs of a matrix in this GPU's memory as new tensors there; None if a number is refused.

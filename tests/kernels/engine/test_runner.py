@@ -127,23 +127,19 @@ def test_a_large_batch_is_computed_in_pieces(any_engine: str, plan: Plan, monkey
 
 
 @pytest.mark.parametrize("count", [9, 64, 150])
-def test_rows_with_a_number_that_is_not_allowed_have_no_answers(
-    any_engine: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_staged_rows_are_searched(any_engine: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "CHUNK_BYTES", 64 * 4 * 5)
     runner, X, outputs = Runner(TWO_OUTPUTS, engine=any_engine, max_rows=150), rows(count), ("y", "scaled")
     allowed, wrong = Allowed(5, (2,)), X.copy()
     X[0, 2] = np.nan
     wrong[count - 2, 3] = np.nan
+    expected = runner.predict(X, outputs)
     for _ in range(2):
-        found = runner.executor.answer_allowed(X, outputs, allowed.holds)
-        assert found is not None
-        for name, y in runner.predict(X, outputs).items():
-            assert found[name].tobytes() == y.tobytes()
-        assert runner.executor.answer_allowed(wrong, outputs, allowed.holds) is None
-    kept = found["y"].copy()
-    runner.executor.answer_allowed(rows(count, seed=1), outputs, allowed.holds)
-    assert found["y"].tobytes() == kept.tobytes()
+        found = runner.executor.stage((X,), count, outputs).arrays
+        assert runner.executor.allowed(count, allowed.holds)
+        assert all(found[name].tobytes() == y.tobytes() for name, y in expected.items())
+        runner.executor.stage((wrong,), count, outputs)
+        assert not runner.executor.allowed(count, allowed.holds)
 
 
 def test_the_torch_engine_computes_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
