@@ -176,7 +176,7 @@ def test_an_entry_of_an_earlier_release_gives_the_same_bits(risk: tr.Model, monk
     assert risk._model().takes(X[:40])
     assert risk._model().takes(rows) == rows.is_cuda
     monkeypatch.setattr(risk._model(), "_prepared", None)
-    monkeypatch.setattr(risk._model(), "_stage", None)
+    monkeypatch.setattr(risk._model(), "_executor", None)
     assert not risk._model().takes(X[:40])
     assert not risk._model().takes(rows)
     found = [risk.predict(each) for each in asks for _ in range(2)]

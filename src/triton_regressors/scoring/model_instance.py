@@ -95,7 +95,8 @@ class ModelInstance:
         self._array_kind = np.dtype(self._model.inputs.dtype)
         # Entries of earlier releases have neither of the two.
         self._prepared: Any = getattr(runner, "prepared", None) if self.reads_gpu else None
-        self._stage: Any = getattr(runner.executor, "stage", None) if self._model.inputs.plain_matrix else None
+        stages = self._model.inputs.plain_matrix and hasattr(runner.executor, "stage")
+        self._executor: Any = runner.executor if stages else None
         self._most_bytes = MOST_STAGED_BYTES if on_gpu else math.inf
         self.where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "the CPU"
 
@@ -128,7 +129,7 @@ class ModelInstance:
                 and not (X.requires_grad or X.is_neg())
             )
         return (
-            self._stage is not None
+            self._executor is not None
             and type(X) is np.ndarray
             and X.dtype == self._array_kind
             and X.ndim == 2
@@ -176,8 +177,8 @@ class ModelInstance:
     def _of_host(self, X: np.ndarray, outputs: tuple[str, ...]) -> dict[str, np.ndarray] | None:
         with self._exclusive(), one_thread(), np.errstate(over="ignore", invalid="ignore"):
             try:
-                answers = self._stage((X,), len(X), outputs).arrays
-                allowed = self._model.runner.executor.allowed(len(X), self._model.allowed.holds)
+                answers = self._executor.stage((X,), len(X), outputs).arrays
+                allowed = self._executor.allowed(len(X), self._model.allowed.holds)
             except Exception as error:
                 raise ServerFault(f"The model failed on this batch: {type(error).__name__}: {error}.") from error
             return {name: answer.copy() for name, answer in answers.items()} if allowed else None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.kernels.operations_trees import background_contributions, tree_contributions
-from triton_regressors.kernels.ops.trees import leaf_patterns
+from triton_regressors.kernels.ops.trees import leaf_patterns, term_words
 from triton_regressors.kernels.ops.trees.launch import ContributionsTile
 from triton_regressors.kernels.ops.trees.leaf_patterns import LeafPatterns
 
@@ -26,14 +26,25 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("asked_rows", [0, 300], ids=["each term once", "each part"])
+@pytest.mark.parametrize(
+    ("asked_rows", "few_answers"),
+    [(0, term_words.FEW_ANSWERS), (0, 0), (300, 0)],
+    ids=["each term once", "many terms at a time", "each part"],
+)
 @pytest.mark.parametrize("together", [32, 64, 128])
 @pytest.mark.parametrize("rows", [1, 33, 300])
 @pytest.mark.parametrize("name", PARTS)
 def test_patterns_are_those_of_plain_torch(
-    device: torch.device, name: str, rows: int, together: int, asked_rows: int, monkeypatch: pytest.MonkeyPatch
+    device: torch.device,
+    name: str,
+    rows: int,
+    together: int,
+    asked_rows: int,
+    few_answers: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(leaf_patterns, "ASKED_ROWS", asked_rows)
+    monkeypatch.setattr(term_words, "FEW_ANSWERS", few_answers)
     op: LeafPatterns = PARTS[name]
     x = torch.from_numpy(np.random.default_rng(rows).standard_normal((rows, 7))).to(op.terms.upper.dtype)[:, :7]
     x[0], x[rows // 2, :3] = torch.nan, torch.tensor([torch.inf, -torch.inf, -0.0], dtype=x.dtype)
